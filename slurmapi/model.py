@@ -192,7 +192,10 @@ class Job:
         """Whether it tells how many tasks each of its nodes has."""
         if self.parts:
             return all(part.laid_out for part in self.parts)
-        return not self.dealt_out or self.cpus_by_node.keys() == set(self.nodes)
+        if self.tasks == 1 or self.tasks_per_node or self.state.ended:
+            return True
+        counted = self.tasks_by_node
+        return len(counted) == len(self.nodes) and all(counted.values())
 
     @property
     def _run(self) -> tuple[int, int | None, int | None, int]:

@@ -227,10 +227,13 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """Remove the job from a waiting pod that cannot use it. A new job follows."""
+    """Remove the job from a waiting pod that cannot use it. A new job follows; if this one was
+    `miscounted`, Slurm packs none of the unit's pods any more.
+    """
 
     job_id: int
     why: str
+    miscounted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

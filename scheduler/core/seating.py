@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.lost_slots import kept_ranks, ranks_kept
-from scheduler.core.naming import OwnerTag
+from scheduler.core.naming import PACKED, OwnerTag, TagPart
 from scheduler.core.seats import Seat, Sitter, seats, suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
@@ -69,6 +69,18 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     waits = {it.uid for it in facts.pods if it.stage is PodStage.WAITING and it.rank in haunted}
     left = {uid: slot for uid, slot in taken.items() if uid not in waits}
     return Seating(slots, left, gone, _unlike(sitters, former, kinds) if kinds else frozenset())
+
+
+def miscounted(record: TaggedJob) -> bool:
+    """Whether a component that Slurm has packed seems to have more slots than it was submitted
+    with.
+    """
+    tag = record.tag
+    if tag is None:
+        return False
+    parts = tag.parts or (TagPart(len(tag.ranks), tag.per_node),)
+    pairs = zip(parts, record.rooms, strict=False)
+    return any(it.per_node == PACKED and sum(rooms.values()) > it.slots for it, rooms in pairs)
 
 
 def _least_room(record: TaggedJob) -> int:

@@ -54,6 +54,7 @@ from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
 from scheduler.core.incomplete import lacking
 from scheduler.core.intervals import (
     FRESH_SECONDS,
+    LINGER_LOOK_SECONDS,
     MADE_READY_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
@@ -64,7 +65,7 @@ from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import TOO_LARGE, pending_text
 from scheduler.core.remaining import ends_at
-from scheduler.core.seating import Seating, reseated, seating
+from scheduler.core.seating import Seating, miscounted, reseated, seating
 from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.unfit_node import complaint, is_waited_for, unavailable, until_it_suits
@@ -373,6 +374,10 @@ def allocated(
     if other:
         why = f"{other}: a new job follows, at the end of the queue"
         return (*_give_back(job.job_id, why), Again(0.0))
+    if facts.gang is not None and record.packed:
+        uncounted = _uncounted(facts, pods, job, record, now)
+        if uncounted:
+            return uncounted
     seated = seating(facts, record, now)
     if isinstance(seated, str):
         return _not_dealt_out(facts, pods, record, seated)
@@ -444,6 +449,41 @@ def _some_unfit(
     if releases(answer) or not others:
         return answer
     return (*answer, *_start(facts, others, job, seated, now))
+
+
+def _uncounted(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, record: TaggedJob, now: float
+) -> tuple[Action, ...]:
+    """What to do while it is not known how many pods each node of a packed job has; () if it is.
+    Slurm tells the CPUs of each node. Where it allocates whole sockets or nodes, they say more
+    than there are.
+    """
+    if record.laid_out:
+        if facts.any_runs or not (miscounted(record) or _is_crowded(facts, record)):
+            return ()
+        why = (
+            f"it seems to have room for {len(record.slots)} pods on {len(record.nodes)} nodes: "
+            "Slurm allocates whole sockets or nodes"
+        )
+        return _not_to_be_packed(record, why)
+    why = "Slurm does not say how many CPUs it has on each of its nodes"
+    waits = not job.running_since or now - job.running_since < UNFIT_SECONDS
+    if not waits and not facts.any_runs:
+        return _not_to_be_packed(record, why)
+    message = f"Slurm job {record.job_id} is allocated, but {why}"
+    again = Again(LINGER_LOOK_SECONDS if waits else UNFIT_SECONDS)
+    return (*_pending(pods, message), again)
+
+
+def _is_crowded(facts: UnitFacts, record: TaggedJob) -> bool:
+    """Whether a node has more pods than the gang allows."""
+    most = 1 if facts.gang is None else facts.gang.per_node
+    return any(slots > most for rooms in record.rooms for slots in rooms.values())
+
+
+def _not_to_be_packed(record: TaggedJob, why: str) -> tuple[Action, ...]:
+    drop = DropJob(record.job_id, why, miscounted=True)
+    return (drop, Cancel(record.job_id, why), Again(0.0))
 
 
 def _not_dealt_out(

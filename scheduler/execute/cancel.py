@@ -93,6 +93,7 @@ class Release:
             pod.said.recorded = None
         self._units.set_job(unit, None)
         self._units.forget_bindings(unit)
+        unit.asked.may_pack = unit.asked.may_pack and not action.miscounted
         unit.bindings.unfit_since = None
         unit.refusals.submit = unit.refusals.submit.whatever()
         unbindable = unit.refusals.bind is not None

@@ -58,7 +58,7 @@ class Sender:
         choice = await self._modes.choose(request.partition, nodes)
         sharing = await self._gpu_sharing.of(request, nodes=action.nodes)
         plain = not action.shapes and (action.nodes or action.per_node == 1)
-        parts = [] if plain else await self._parts(action)
+        parts = [] if plain else await self._parts(unit, action)
         try:
             return await self._submit(unit, action, choice.mode, parts, sharing)
         except SlurmRefused as error:
@@ -66,23 +66,25 @@ class Sender:
                 raise
         return await self._submit(unit, action, "external", parts, sharing)
 
-    async def _parts(self, action: Submit) -> list[_Part]:
+    async def _parts(self, unit: Unit, action: Submit) -> list[_Part]:
         """The components of the job, in the order of its slots; one for a plain job."""
         alike = PodShape(Size.of(action.request), action.seats, action.nodes, action.per_node)
         shapes = action.shapes or (alike,)
-        found = [it for shape in shapes for it in await self._dealt(action, shape)]
+        found = [it for shape in shapes for it in await self._dealt(unit, action, shape)]
         if len(found) <= MOST_PARTS or action.nodes:
             return found
         return [_Part(it, TagPart(len(it.seats), 1, it.size.kind)) for it in shapes]
 
-    async def _dealt(self, action: Submit, shape: PodShape) -> list[_Part]:
+    async def _dealt(self, unit: Unit, action: Submit, shape: PodShape) -> list[_Part]:
         """The components for one shape."""
         pods, kind = len(shape.seats), shape.size.kind
         if action.nodes:
             return [_Part(shape, TagPart(pods, shape.per_node, kind))]
         request = shape.size.applied(action.request)
         sharing = await self._gpu_sharing.of(request)
-        parts = await self._layouts.parts(request, pods, most=action.per_node, sharing=sharing)
+        parts = await self._layouts.parts(
+            request, pods, most=action.per_node, may_pack=unit.asked.may_pack, sharing=sharing
+        )
         return [_Part(shape, _tagged(it, kind)) for it in parts]
 
     async def _submit(

@@ -26,11 +26,17 @@ class Layouts:
         self._kinds = kinds
 
     async def parts(
-        self, request: JobRequest, pods: int, *, most: int, sharing: Sharing | None = None
+        self,
+        request: JobRequest,
+        pods: int,
+        *,
+        most: int,
+        may_pack: bool = True,
+        sharing: Sharing | None = None,
     ) -> tuple[Part | Packed, ...]:
         """How these pods, which all ask for this, go on nodes: `most` or fewer on each. If they do
-        not divide evenly, the last part has the remainder. `sharing` says who else may use the
-        nodes. Raises SlurmError.
+        not divide evenly, the last part has the remainder. Slurm packs them if it `may_pack` and
+        that is safe. `sharing` says who else may use the nodes. Raises SlurmError.
         """
         if min(pods, most) == 1:
             return (Part(pods, 1),)
@@ -43,7 +49,8 @@ class Layouts:
             devices=request.gres is not None,
         )
         sizes = Counter(_size(node, device) for node in listed)
-        if _leaves_it_to_slurm(request, sharing) and packable(pods, pod, sizes, pods_per_node=most):
+        safe = may_pack and _leaves_it_to_slurm(request, sharing)
+        if safe and packable(pods, pod, sizes, pods_per_node=most):
             whole = await self._kinds.has_whole_nodes(request.partition)
             if not whole:
                 return (Packed(pods),)

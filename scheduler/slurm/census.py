@@ -293,7 +293,7 @@ class Census:
         might get a second one.
         """
         try:
-            return await laid_out(self._client, await read_job(self._client, job_id))
+            return await read_job(self._client, job_id)
         except (SlurmRefused, SlurmGarbled) as error:
             if not is_word_of_slurm(error):
                 raise
@@ -308,6 +308,7 @@ class Census:
         over = job.state.ended and not job.state.partial
         if over or self._accounted_for(job.job_id):
             return  # it ended in the meantime, or its own submit has just recorded it
+        job = await laid_out(self._client, job)
         unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
 from scheduler.core.tagged import TaggedJob
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import SlurmClient, SlurmGarbled, SlurmNoSuchJob, SlurmRefused, is_word_of_slurm
+
+log = structlog.get_logger(__name__)
 
 
 async def read_job(client: SlurmClient, job_id: int) -> TaggedJob:
@@ -20,18 +24,20 @@ async def laid_out(
     client: SlurmClient, record: TaggedJob, *, known: TaggedJob | None = None
 ) -> TaggedJob:
     """The record with how many pods each node of a packed gang has. That takes a long request, so
-    it is made once for each start of a job, and what is `known` from before counts afterwards.
-    Raises SlurmGarbled if Slurm does not say it: nothing can be decided without it.
+    it is made once for each start of a job, and what is `known` from before counts afterwards. If
+    Slurm does not say it, the record stays as it is: who owns the job, and whether it runs, is
+    known all the same. Raises SlurmError if Slurm did not answer.
     """
     if not record.packed:
         return record
     record = record if known is None else record.laid_out_as(known)
     if record.laid_out:
         return record
-    record = TaggedJob.of(await client.laid_out(record))
-    if record.packed and not record.laid_out:
-        raise SlurmGarbled(f"job {record.job_id}: not all of its nodes are told with their CPUs")
-    return record
+    try:
+        return TaggedJob.of(await client.laid_out(record))
+    except (SlurmRefused, SlurmGarbled) as error:
+        log.warning("pods of a gang cannot be counted", job_id=record.job_id, error=str(error))
+        return record
 
 
 async def look(

@@ -21,5 +21,9 @@ class Asked:
     """When this process first submitted a job for the unit; after the bind, when it bound the pod.
     None before that.
     """
+    may_pack: bool = True
+    """Whether Slurm may choose how many of its pods each node gets. It may not if it has told more
+    than there are.
+    """
     exclusions: Exclusions = field(default_factory=Exclusions)
     """The nodes that its jobs must avoid."""

@@ -72,7 +72,7 @@ def _node_of(record: TaggedJob, tag: OwnerTag, uid: str) -> str:
     slot = tag.uids.index(uid) if uid in tag.uids else 0
     if tag.at:
         return tag.at[slot]
-    slots = record.slots
+    slots = record.slots or record.nodes
     return slots[min(slot, len(slots) - 1)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.core.naming import JOB_ID, PACKED, read_tag
 from scheduler.kube.wire import PodStatus
-from slurmapi import BaseState
+from slurmapi import BaseState, Job, SlurmUnreadable
 from tests.unit.service.test_gangs import job, of_job
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -53,19 +53,112 @@ async def test_each_node_gets_as_many_pods_as_slurm_says(slurm, kube, service):
     assert len(slurm.submissions) == 1
 
 
-async def test_nothing_is_decided_while_slurm_does_not_say_how_many(slurm, kube, service):
+def untold(slurm: TinySlurm, job_id: int = 1) -> Job:
+    """Slurm does not tell the CPUs of one of the nodes; returns the whole record."""
+    whole = slurm.jobs[job_id]
+    slurm.jobs[job_id] = replace(whole, cpus_by_node={"n1": whole.cpus_by_node["n1"]})
+    return whole
+
+
+async def test_no_pod_is_bound_while_slurm_does_not_say_how_many(slurm, kube, service):
     service.start()
     create(kube, *range(SIZE))
     await asyncio.sleep(SOON)
     slurm.pack(1, n1=3, n2=1)
-    whole = slurm.jobs[1]
-    slurm.jobs[1] = replace(whole, cpus_by_node={"n1": 24})
-    await asyncio.sleep(60)
+    whole = untold(slurm)
+    await asyncio.sleep(30)
     assert kube.bindings == []
     assert (slurm.live(1), len(slurm.submissions)) == (True, 1)
+    said = kube.condition_of("uid-0")
+    assert said is not None
+    assert "does not say how many CPUs" in said.message
     slurm.jobs[1] = whole
-    await asyncio.sleep(60)
+    await asyncio.sleep(20)
     assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n1", "uid-2": "n1", "uid-3": "n2"}
+
+
+async def test_next_job_is_not_packed_if_slurm_never_says_how_many(slurm, kube, service):
+    service.start()
+    create(kube, *range(SIZE))
+    await asyncio.sleep(SOON)
+    slurm.pack(1, n1=3, n2=1)
+    untold(slurm)
+    await asyncio.sleep(120)
+    assert not slurm.live(1)
+    assert (slurm.submissions[2].tasks, slurm.submissions[2].nodes) == (None, 1)
+
+
+async def test_job_of_which_slurm_does_not_say_how_many_is_cancelled_with_its_pods(
+    slurm, kube, service
+):
+    service.start()
+    create(kube, *range(SIZE))
+    await asyncio.sleep(SOON)
+    slurm.pack(1, n1=3, n2=1)
+    untold(slurm)
+    await asyncio.sleep(20)
+    for rank in range(SIZE):
+        kube.delete(f"uid-{rank}")
+    await asyncio.sleep(90)
+    assert not slurm.live(1)
+
+
+@pytest.mark.parametrize("failures", [1, 2, 5])
+async def test_gang_runs_on_if_the_next_process_is_not_told_how_many(slurm, kube, failures):
+    first = Service(slurm, kube)
+    await packed(slurm, kube, first, n1=3, n2=1)
+    await first.kill()
+    kube.relist()
+    for _ in range(failures):
+        slurm.fail["laid_out"].append(SlurmUnreadable("the answer is too large"))
+    following = Service(slurm, kube)
+    following.start()
+    await asyncio.sleep(600)
+    assert (len(slurm.submissions), kube.deleted) == (1, [])
+    following.unharmed()
+    await following.kill()
+
+
+@pytest.mark.parametrize("owner", ["cluster-1", "other"])
+async def test_job_that_cannot_be_counted_keeps_nobody_from_being_served(slurm, kube, owner):
+    """One of ours whose pods are gone, or one of another scheduler."""
+    first = Service(slurm, kube)
+    await packed(slurm, kube, first, n1=3, n2=1)
+    await first.kill()
+    comment = slurm.jobs[1].admin_comment
+    assert '"cluster-1"' in comment
+    comment = comment.replace('"cluster-1"', f'"{owner}"')
+    slurm.jobs[1] = replace(slurm.jobs[1], cpus_by_node={"n1": 0}, admin_comment=comment)
+    for rank in range(SIZE):
+        kube.force_delete(f"uid-{rank}")
+    kube.relist()
+    kube.create("lonely", name="lonely", cpu="1")
+    following = Service(slurm, kube)
+    following.start()
+    await asyncio.sleep(600)
+    assert len(slurm.submissions) == 2
+    assert slurm.live(1) is (owner == "other")
+    assert slurm.calls["laid_out"] <= 10
+    following.unharmed()
+    await following.kill()
+
+
+async def test_slurm_that_allocates_whole_sockets_packs_no_second_job(slurm, kube, service):
+    """Three tasks are on the first node and one on the second, by sockets of 32 CPUs."""
+    service.start()
+    create(kube, *range(SIZE))
+    await asyncio.sleep(SOON)
+    slurm.change(
+        1,
+        BaseState.RUNNING,
+        nodes=("n1", "n2"),
+        cpus_by_node={"n1": 32, "n2": 32},
+        start_time=slurm.now(),
+    )
+    await asyncio.sleep(60)
+    assert not slurm.live(1)
+    assert kube.bindings == []
+    assert (slurm.submissions[2].tasks, slurm.submissions[2].tasks_per_node) == (None, SIZE)
 
 
 async def test_slurm_is_asked_once_how_many_pods_each_node_has(slurm, kube, service):
