@@ -4,22 +4,25 @@ import { seconds } from "./dom.js";
 
 export const ORDER = ["PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "COMPLETED", "FAILED", "UNKNOWN"];
 
-// The pods that are alone, and each gang that has several as one line with its `members` by rank.
-export function unitsOf(pods) {
+// The pods of each gang by rank, by the gang's key.
+export function gangsOf(pods) {
   const gangs = new Map();
-  const units = [];
-  for (const pod of pods) {
-    const members = pod.gang && gangs.get(pod.gang.key);
+  for (const pod of pods.filter((it) => it.gang)) {
+    const members = gangs.get(pod.gang.key);
     if (members) members.push(pod);
-    else if (pod.gang) gangs.set(pod.gang.key, [pod]);
-    else units.push(pod);
+    else gangs.set(pod.gang.key, [pod]);
   }
-  for (const [key, members] of gangs) units.push(members.length > 1 ? unitOf(key, members) : members[0]);
-  return units;
+  for (const members of gangs.values()) members.sort((a, b) => (a.gang.rank ?? 1e9) - (b.gang.rank ?? 1e9) || (a.name < b.name ? -1 : 1));
+  return gangs;
+}
+
+// The pods that are alone, and each gang that has several as one line with its `members`.
+export function unitsOf(pods) {
+  const gangs = [...gangsOf(pods)];
+  return [...pods.filter((it) => !it.gang), ...gangs.map(([key, members]) => (members.length > 1 ? unitOf(key, members) : members[0]))];
 }
 
 function unitOf(key, members) {
-  members.sort((a, b) => (a.gang.rank ?? 1e9) - (b.gang.rank ?? 1e9) || (a.name < b.name ? -1 : 1));
   const sum = (field) => members.reduce((total, it) => total + (it[field] ?? 0), 0);
   const states = ORDER.filter((state) => members.some((it) => it.state === state));
   const counted = states.map((state) => `${members.filter((it) => it.state === state).length} ${state}`);

@@ -1,6 +1,7 @@
 // Nodes as a grid, gangs as rows of slots, and who held each Node when.
 
 import { byId, duration, element, seconds } from "./dom.js";
+import { gangsOf } from "./units.js";
 
 const MOST_CARDS = 500;
 const MOST_DEVICES = 32;
@@ -28,14 +29,8 @@ export function showNodes(nodes) {
 }
 
 export function showGangs(pods, choose) {
-  const gangs = new Map();
-  for (const pod of pods.filter((it) => it.gang)) {
-    const members = gangs.get(pod.gang.key);
-    if (members) members.push(pod);
-    else gangs.set(pod.gang.key, [pod]);
-  }
+  const gangs = gangsOf(pods);
   const made = [...gangs.values()].slice(0, MOST_CARDS).flatMap((members) => {
-    members.sort((a, b) => (a.gang.rank ?? 1e9) - (b.gang.rank ?? 1e9) || (a.name < b.name ? -1 : 1));
     const { name, size } = members[0].gang;
     const slots = members.slice(0, 256).map((pod) => element("button", { type: "button", "data-id": pod.id, class: `slot ${pod.state}`, onclick: () => choose(pod) }, `${pod.gang.rank ?? "?"} · ${pod.name} · ${pod.node ?? pod.state}`));
     const empty = Array(Math.min(64, Math.max(0, (size ?? 0) - members.length))).fill(0).map(() => element("span", { class: "slot card empty" }, "no pod"));
