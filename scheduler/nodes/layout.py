@@ -50,10 +50,9 @@ class Layouts:
         )
         sizes = Counter(_size(node, device) for node in listed)
         safe = may_pack and _leaves_it_to_slurm(request, sharing)
-        if safe and packable(pods, pod, sizes, pods_per_node=most):
-            whole = await self._kinds.has_whole_nodes(request.partition)
-            if not whole:
-                return (Packed(pods),)
+        safe = safe and packable(pods, pod, sizes, pods_per_node=most)
+        if safe and not await self._kinds.has_whole_nodes(request.partition):
+            return (Packed(pods),)
         return _dealt(request, pods, pod, sizes, most=most)
 
 
