@@ -134,7 +134,7 @@ def _source(*, dirty: bool) -> Source:
 
 def _one_version() -> None:
     """The chart has the version of the package, and the changelog names it."""
-    chart = yaml.safe_load((_CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    chart = _chart_file()
     if chart["appVersion"] != __version__:
         told = f"Chart.yaml: appVersion is {chart['appVersion']}, and the package has {__version__}"
         raise ReleaseError(f"{told}: set both to the version of the release")
@@ -179,18 +179,20 @@ def _chart(folder: Path, source: Source, helm: str) -> None:
     with tempfile.TemporaryDirectory(prefix="release-") as place:
         _run(helm, "package", str(_CHART), "--destination", place)
         (packaged,) = Path(place).iterdir()
-        archive = folder / f"{_NAME}-chart-{_chart_version()}.tgz"
+        name = f"{_NAME}-chart-{_chart_file()['version']}"
+        archive = folder / f"{name}.tgz"
         archive.write_bytes(_without_times(packaged.read_bytes(), source.epoch))
     values = "--set=scheduler.config.slurm.apiBase=http://slurmrestd.slurm:6820"
     before = _run(helm, "template", "release", str(_CHART), values)
     if _run(helm, "template", "release", str(archive), values) != before:
         raise ReleaseError(f"{archive.name} does not render as the chart in its folder does")
     layout = _oci_layout(archive, source)
-    (folder / f"{_NAME}-chart-{_chart_version()}.oci.tar").write_bytes(_tar(layout, source.epoch))
+    (folder / f"{name}.oci.tar").write_bytes(_tar(layout, source.epoch))
 
 
-def _chart_version() -> str:
-    return str(yaml.safe_load((_CHART / "Chart.yaml").read_text(encoding="utf-8"))["version"])
+def _chart_file() -> dict[str, Any]:
+    """What Chart.yaml says."""
+    return dict(yaml.safe_load((_CHART / "Chart.yaml").read_text(encoding="utf-8")))
 
 
 def _without_times(archive: bytes, epoch: int) -> bytes:
@@ -214,7 +216,7 @@ def _tar(files: Mapping[str, bytes], epoch: int) -> bytes:
 
 def _oci_layout(archive: Path, source: Source) -> dict[str, bytes]:
     """The files of an OCI image layout with the chart, as `helm push` would upload it."""
-    chart = yaml.safe_load((_CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    chart = _chart_file()
     config, content = _json(chart), archive.read_bytes()
     manifest = _json(
         {
