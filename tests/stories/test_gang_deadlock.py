@@ -21,7 +21,7 @@ _SIZE: Final = 6
 # A round on real servers takes some seconds of Slurm's own.
 _ROUNDS: Final = {"sandbox": 50, "live": 5}
 # The sum of its waits and of those of its clean-up, each of which ends with what it waited for.
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.live_on("26.05", models="both"), pytest.mark.timeout(1200)]
 
 cluster = told_on("sandbox-26.05", "sandbox-24.11-wide", *LIVE)
 

@@ -31,7 +31,7 @@ _OF_SUNK: Final = pytest.mark.flags(
     "--scheduler-name=tenant-slurm-slurm-scheduler", "--gpu-types=H100_NVLINK_80GB=h100"
 )
 Migrated = Callable[..., list[Object]]
-pytestmark = [pytest.mark.flags("--gang-linger=1s"), pytest.mark.live_on("26.05")]
+pytestmark = [pytest.mark.flags("--gang-linger=1s"), pytest.mark.live_on("26.05", models="both")]
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_pods_that_a_controller_makes_with_a_pod_group_get_one_job(
     await _is_one_job(applied, documents(_FILES / f"{file}.yaml"), names, group=group)
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_launcher_that_comes_when_the_workers_run_gets_a_job_of_its_own(
     applied: Applied,
 ) -> None:
@@ -140,13 +140,13 @@ async def test_launcher_that_comes_when_the_workers_run_gets_a_job_of_its_own(
     await _ends(applied, gang, single)
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_pods_of_a_train_job_get_one_job(applied: Applied) -> None:
     found = documents(_FILES / "trainer_torch.yaml")
     await _is_one_job(applied, found, ["llm-node-0-0-", "llm-node-0-1-"], group="jobset/llm")
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 @_OF_SUNK
 async def test_batch_job_written_for_sunk_gets_one_job(applied: Applied) -> None:
     found = documents(_FILES / "sunk_job.yaml")
@@ -155,7 +155,7 @@ async def test_batch_job_written_for_sunk_gets_one_job(applied: Applied) -> None
     assert job.raw["tres_per_node"] == "gres/gpu:8"
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_pods_that_wait_for_initializers_are_a_gang_without_them(applied: Applied) -> None:
     """Trainer counts the initializers in the PodGroup's minMember, though they never run beside the
     others.
@@ -174,7 +174,7 @@ async def test_pods_that_wait_for_initializers_are_a_gang_without_them(applied: 
     await _ends(applied, job)
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 @pytest.mark.flags("--gangs=pod-group,scheduler-plugins,lws")
 async def test_initializers_wait_for_all_pods_where_job_sets_form_no_gangs(
     applied: Applied,
@@ -189,7 +189,7 @@ async def test_initializers_wait_for_all_pods_where_job_sets_form_no_gangs(
     await _ends(applied)
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 @_OF_SUNK
 async def test_each_group_of_a_set_written_for_sunk_gets_a_job(applied: Applied) -> None:
     await applied.apply(documents(_FILES / "sunk_lws.yaml"))
@@ -243,7 +243,7 @@ async def test_pod_group_written_for_slurm_bridge_gets_one_job(
     assert f"cpu={whole_nodes}," in job.raw["tres_alloc_str"]
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_workload_written_for_slurm_bridge_gets_one_job(
     applied: Applied, migrated: Migrated
 ) -> None:
@@ -264,7 +264,7 @@ async def test_workload_written_for_slurm_bridge_gets_one_job(
     assert placeholder.number("time_limit") == 5
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_each_group_of_a_set_written_for_slurm_bridge_gets_a_job(
     applied: Applied, migrated: Migrated
 ) -> None:
@@ -282,7 +282,7 @@ async def test_each_group_of_a_set_written_for_slurm_bridge_gets_a_job(
     await _ends(applied, *await _two_groups(applied, "vllm", size=3))
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_job_set_written_for_slurm_bridge_gets_one_job(
     applied: Applied, migrated: Migrated
 ) -> None:
@@ -294,7 +294,7 @@ async def test_job_set_written_for_slurm_bridge_gets_one_job(
     await _is_one_job(applied, found, names, group="jobset/jobset-coordinator")
 
 
-@pytest.mark.live_on("neither")
+@pytest.mark.live_on("neither", models="both")
 async def test_work_queue_written_for_slurm_bridge_gets_a_job_for_each_pod(
     applied: Applied, migrated: Migrated
 ) -> None:

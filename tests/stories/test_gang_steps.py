@@ -14,7 +14,7 @@ from tests.support.kube import Object
 from tests.support.world import World
 
 _PREFIX: Final = "jobset.sigs.k8s.io/"
-pytestmark = [pytest.mark.flags("--gang-linger=2s"), pytest.mark.live_on("neither")]
+pytestmark = [pytest.mark.flags("--gang-linger=2s"), pytest.mark.live_on("neither", models="both")]
 
 
 async def _create_job(world: World, job: Object, *, part: str, number: int, uid: str) -> None:
