@@ -104,6 +104,7 @@ async def test_unknown_account_is_told_and_its_making_is_noticed(world: World) -
 
 
 @pytest.mark.slow
+@pytest.mark.live_on("neither")
 async def test_qos_that_is_not_allowed_is_told_and_its_permission_is_noticed(world: World) -> None:
     await world.accounts.set_account(world.namespace)
     await world.accounts.set_qos(world.namespace)
@@ -139,6 +140,7 @@ async def test_edited_account_and_qos_stand_on_the_job_which_keeps_its_place(
 
 
 @pytest.mark.slow
+@pytest.mark.live_on("neither")
 async def test_edit_gets_no_qos_that_a_new_pod_would_be_refused(world: World) -> None:
     """Slurm lets an operator, such as the scheduler, put any QoS on a pending job (measured)."""
     await world.accounts.set_account(world.namespace)

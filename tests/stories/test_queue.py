@@ -54,6 +54,7 @@ async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: Wor
 
 
 @pytest.mark.flags("--gang-linger=2s")
+@pytest.mark.live_on("neither")
 async def test_gang_is_one_line_and_each_of_its_pods_is_told(world: World) -> None:
     asks = {"partition": world.cluster.partition, "gang": "trainer", "gang-size": "2"}
     await world.create("trainer-0", cpus="1", memory="512Mi", slurm=asks)
