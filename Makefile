@@ -8,10 +8,12 @@ RUNS   := $(VENV)/.runs
 TESTS  ?= tests
 ARGS   ?=
 # The stories wait more than they compute; each worker has a sandbox of its own.
-WORKERS ?= 9
+WORKERS ?= 11
+# In virtual time nothing waits. Beside other work on the same cores, four get more of the cores than two would.
+SWEEP_WORKERS ?= 4
 # Each has a Kubernetes and two Slurms of its own: about 1.5 GiB of memory. They wait more than they compute, too:
 # with other work on two cores, four need 28 minutes where three need 35.
-LIVE_WORKERS ?= 4
+LIVE_WORKERS ?= 5
 SOAK_MINUTES ?= 30
 # A number plays that soak again; without one each is another.
 SOAK_SEED ?=
@@ -51,7 +53,7 @@ test: $(STAMP) ## fast tier: unit, property, component, stories on the sandbox
 	$(BIN)/python -m pytest $(TESTS) -m "not live and not sweep" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-sweep: $(STAMP) ## a crash at every point, every fault on every call, in virtual time
-	$(BIN)/python -m pytest $(TESTS) -m sweep -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) -m sweep -n $(SWEEP_WORKERS) --dist worksteal $(ARGS)
 
 live-rigs: $(STAMP) ## build what the live tier needs, or find it in the cache
 	$(BIN)/python -m tests.rigs.setup
