@@ -39,6 +39,13 @@ _SUMS: Final = "SHA256SUMS"
 _CHART_CONFIG: Final = "application/vnd.cncf.helm.config.v1+json"
 _CHART_CONTENT: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
+_LABELS: Final = "org.opencontainers.image"
+_DEEPEST: Final = 3
+# Errors of reading what is no archive, no JSON, or JSON of another shape.
+_NO_IMAGE: Final = (
+    *(OSError, tarfile.TarError, LookupError),
+    *(AttributeError, TypeError, ValueError),
+)
 
 
 class ReleaseError(Exception):
@@ -90,6 +97,8 @@ def make(folder: Path, *, helm: str, image: Path | None = None, dirty: bool = Fa
         raise ReleaseError(f"--image {image}: there is no such file")
     source = _source(dirty=dirty)
     _one_version()
+    if image is not None:
+        check_image(image, revision=None if dirty else source.revision)
     with tempfile.TemporaryDirectory(prefix="release-") as place:
         first, second = Path(place, "first"), Path(place, "second")
         for made in (first, second):
@@ -140,6 +149,51 @@ def _one_version() -> None:
         raise ReleaseError(f"{told}: set both to the version of the release")
     if f"## [{__version__}]" not in (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8"):
         raise ReleaseError(f"CHANGELOG.md has no section [{__version__}]: write one")
+
+
+def check_image(image: Path, *, revision: str | None) -> None:
+    """Raise ReleaseError unless the file is an OCI archive with an image of this version, made of
+    this commit. `revision` None does not ask for the commit.
+    """
+    try:
+        labels = _labels(image)
+    except _NO_IMAGE as error:
+        raise ReleaseError(
+            f"--image {image}: no image in an OCI archive ({error}): "
+            "write one with deploy/image/image.sh save FILE, with buildah, podman or Docker 25"
+        ) from None
+    wanted = {"version": __version__, "revision": revision}
+    for name, value in wanted.items():
+        told = labels.get(f"{_LABELS}.{name}")
+        if value is not None and told != value:
+            raise ReleaseError(
+                f"--image {image}: its {name} is {told}, expected {value}: "
+                "build it anew with deploy/image/image.sh build"
+            )
+
+
+def _labels(image: Path) -> Mapping[str, str]:
+    """The labels of the image in an OCI archive. Raises one of _NO_IMAGE if it is none."""
+    with tarfile.open(image) as layout:
+        found = _json_in(layout, "index.json")
+        # An index may lie in an index: https://github.com/opencontainers/image-spec
+        for _ in range(_DEEPEST):
+            if "config" in found:
+                config = _json_in(layout, _blob(found["config"]))
+                return dict(config["config"].get("Labels") or {})
+            found = _json_in(layout, _blob(found["manifests"][0]))
+    raise ValueError("too many indexes in one another")
+
+
+def _blob(descriptor: Mapping[str, Any]) -> str:
+    return f"blobs/{descriptor['digest'].replace(':', '/')}"
+
+
+def _json_in(layout: tarfile.TarFile, name: str) -> Any:
+    file = layout.extractfile(name)
+    if file is None:
+        raise ValueError(f"{name} is no file")
+    return json.load(file)
 
 
 def _packages(folder: Path, source: Source) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,11 +53,29 @@ def blob(layout: tarfile.TarFile, descriptor: dict[str, Any]) -> bytes:
     return content
 
 
-@pytest.mark.timeout(_SECONDS)
-def test_every_file_is_made_signed_and_whole(live_helm: Helm, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The container image in an OCI archive, written by a real engine as docs/releasing.md says."""
+    from tests.rigs import image as rig
+
+    saved = tmp_path_factory.mktemp("image") / "image.tar"
+    with rig.storage() as environment:
+        engine = {**os.environ, **environment, "IMAGE": rig.NAME}
+        for command in (
+            ("buildah", "pull", "--quiet", f"docker-archive:{rig.ensure()}"),
+            ("deploy/image/image.sh", "save", str(saved)),
+        ):
+            subprocess.run(command, cwd=_ROOT, env=engine, timeout=_SECONDS, check=True)
+    yield saved
+    saved.unlink()
+
+
+# The image may have to be built first.
+@pytest.mark.timeout(3 * _SECONDS)
+def test_every_file_is_made_signed_and_whole(live_helm: Helm, image: Path, tmp_path: Path) -> None:
     folder, key = tmp_path / "dist", tmp_path / "key"
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "maintainers", "-f", key)
-    asked = f"--to {folder} --helm {live_helm.program} --dirty --sign {key}"
+    asked = f"--to {folder} --helm {live_helm.program} --image {image} --dirty --sign {key}"
     made = run("make", "release", f"ARGS={asked}")
     names = {it.name for it in folder.iterdir()}
     assert names == {
@@ -63,6 +83,7 @@ def test_every_file_is_made_signed_and_whole(live_helm: Helm, tmp_path: Path) ->
         f"slurm_pod_scheduler-{__version__}.tar.gz",
         f"{_CHART}.tgz",
         f"{_CHART}.oci.tar",
+        f"slurm-pod-scheduler-image-{__version__}.oci.tar",
         f"slurm-pod-scheduler-{__version__}.cdx.json",
         f"slurm-pod-scheduler-{__version__}.intoto.jsonl",
         "SHA256SUMS",
