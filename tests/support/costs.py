@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
+_END: Final = object()
 _PACKAGES: Final = ("annotations", "slurmapi", "groundwork", "scheduler")
 _UNDER_TEST: Final = [
     *(tracemalloc.Filter(True, f"*/{package}/*") for package in _PACKAGES),
@@ -83,6 +84,38 @@ def calls() -> Iterator[list[int]]:
     list. The number is the same in every run and on every machine: garbage that other tests have
     left is collected before, and none is in the block, because its finalizers would be counted.
     """
+    with _no_collections(), _counted() as found:
+        yield found
+
+
+def calls_by_step(steps: Iterator[object]) -> list[int]:
+    """The same for each step of an iterator; the last one finds its end. Garbage is collected once,
+    before the first step: a collection goes through all that the worker's tests hold, which may
+    take a second.
+    """
+    found, more = list[int](), True
+    with _no_collections():
+        while more:
+            with _counted() as made:
+                more = next(steps, _END) is not _END
+            found += made
+    return found
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
+def _counted() -> Iterator[list[int]]:
     made = 0
 
     def note(_frame: FrameType, event: str, _argument: Any) -> None:
@@ -90,14 +123,10 @@ def calls() -> Iterator[list[int]]:
         made += event == "call"
 
     found: list[int] = []
-    former, collects = sys.getprofile(), gc.isenabled()
-    gc.collect()
-    gc.disable()
+    former = sys.getprofile()
     sys.setprofile(note)
     try:
         yield found
     finally:
         sys.setprofile(former)
-        if collects:
-            gc.enable()
         found.append(made)

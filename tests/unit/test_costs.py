@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
-from tests.support.costs import calls
+import pytest
+
+from tests.support.costs import calls, calls_by_step
 
 
 class _Circle:
@@ -33,3 +36,23 @@ def test_garbage_of_others_makes_no_call_in_the_block() -> None:
     _Circle()
     assert _cost() == clean
     assert gc.isenabled()
+
+
+def test_steps_are_counted_one_by_one_with_one_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    collections = 0
+
+    def collect() -> None:
+        nonlocal collections
+        collections += 1
+
+    def steps() -> Iterator[None]:
+        for number in range(5):
+            for _ in range(10 * number):
+                _farewell()
+            yield
+
+    monkeypatch.setattr(gc, "collect", collect)
+    first, *later, last = calls_by_step(steps())
+    assert [it - first for it in later] == [10, 20, 30, 40]
+    assert last == first
+    assert (collections, gc.isenabled()) == (1, True)

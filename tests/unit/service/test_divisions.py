@@ -12,7 +12,7 @@ from scheduler.core.node_suitability import Requirement, Taint, Term, Wishes
 from scheduler.core.spread import Constraint, Domains
 from scheduler.kube.wire import Pod
 from scheduler.nodes.divisions import Divisions
-from tests.support.costs import calls
+from tests.support.costs import calls, calls_by_step
 from tests.unit.service.test_nodes import World, node
 from tests.unit.service.test_requirements import pod
 from tests.unit.service.tiny_service import Service
@@ -82,14 +82,7 @@ async def test_no_step_for_the_largest_template_goes_through_all_nodes(service: 
     for number in range(1000):
         service.kube.set_node(f"k{number}", labels=labels)
     await service.slurm_nodes._list()
-    fit, steps = service.fit, list[int]()
-    demands = fit._demands(largest())
-    survey = fit._survey_again(demands)
-    done = False
-    while not done:
-        with calls() as made:
-            done = next(survey, None) is None
-        steps.append(made[0])
+    steps = calls_by_step(service.fit._survey_again(service.fit._demands(largest())))
     # 50 Nodes and 60 terms at a time, of 1000 Nodes; a term takes six calls, in two places.
     assert sum(steps) > 1000 * 60
     assert max(steps) < 50 * 60 * 6 * 3

@@ -13,7 +13,7 @@ from scheduler.facts.spec_limits import MOST_NODE_EXPRESSIONS, MOST_NODE_WORDS, 
 from scheduler.kube.wire import Pod
 from scheduler.nodes.surveyor import PAUSE_SECONDS, SLICE_ITEMS
 from slurmapi import SlurmUnreachable
-from tests.support.costs import calls
+from tests.support.costs import calls, calls_by_step
 from tests.unit.service.test_requirements import ZONE, pod, served
 from tests.unit.service.tiny_service import Service
 
@@ -108,13 +108,7 @@ async def test_look_at_a_pod_goes_through_no_list_of_all_nodes(large, spec):
 async def test_no_step_for_the_longest_wishes_takes_more_than_its_share(large):
     found = pod("uid-1", **longest())
     assert excess(found) is None
-    fit, steps = large.fit, list[int]()
-    survey = fit._survey_again(fit._demands(found))
-    done = False
-    while not done:
-        with calls() as made:
-            done = next(survey, None) is None
-        steps.append(made[0])
+    steps = calls_by_step(large.fit._survey_again(large.fit._demands(found)))
     # An expression takes six calls: all of them of three Nodes, and what is said of these.
     assert sum(steps) > MANY * MOST_NODE_EXPRESSIONS
     assert max(steps) < 4 * MOST_NODE_EXPRESSIONS * 6
