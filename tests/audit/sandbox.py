@@ -30,12 +30,21 @@ _BELOW: Final = {"binding": "bind", "eviction": "delete", "status": "write"}
 class SandboxRecorder:
     """Of the two models, and of the API server that stands before the one. `our_user` is the Slurm
     user by whom only the scheduler cancels and updates; at the API server it goes by its agent.
+    `waited` tells for how many seconds a request may have waited before its turn.
     """
 
-    def __init__(self, server: KubeServer, slurm: SlurmModel, *, our_user: str = OUR_USER) -> None:
+    def __init__(
+        self,
+        server: KubeServer,
+        slurm: SlurmModel,
+        *,
+        our_user: str = OUR_USER,
+        waited: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._server = server
         self._slurm = slurm
         self._our_user = our_user
+        self._waited = waited
         self._undo: list[Callable[[], None]] = []
         self._live: dict[int, str] = {}
         self._over: frozenset[str] = frozenset()
@@ -107,7 +116,10 @@ class SandboxRecorder:
     def asked(self, verb: str, job_id: int, *, user: str, since: float) -> None:
         """As in Journal."""
         by = By.US if user == self._our_user else By.OTHER
-        self._records.jobs_asked.append(JobAsked(When(since, self._now), by, verb, job_id))
+        # What a look shows is as of the answer; only a write is older than its turn.
+        waited = 0.0 if verb == "look" else self._waited()
+        when = When(since - waited, self._now)
+        self._records.jobs_asked.append(JobAsked(when, by, verb, job_id))
 
     # --- the API server
 

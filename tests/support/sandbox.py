@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.slurm import ReservationConfig, SlurmModel
 from scheduler.sandbox.slurm.plugins import no_plugin
+from tests.audit.loop_delay import LoopDelay
 from tests.audit.records import Recorder, Records
 from tests.audit.sandbox import SandboxRecorder
 from tests.rigs.slurm_conf import LICENSES
@@ -109,8 +110,7 @@ class SandboxCluster:
 
     def recorder(self) -> Recorder:
         """As in Cluster."""
-        inner = SandboxRecorder(self._sandbox.kube.server, self._sandbox.slurm)
-        return _InItsLoop(inner, self._call)
+        return _InItsLoop(self._sandbox, self._loop, self._call)
 
     async def save(self, job_id: int) -> None:
         """As in Cluster; saves everything."""
@@ -245,15 +245,20 @@ class _InItsLoop:
     """Runs a recorder in the event loop of the models, which is another thread's."""
 
     def __init__(
-        self, inner: SandboxRecorder, call: Callable[[Coroutine[Any, Any, Any]], Any]
+        self,
+        sandbox: Sandbox,
+        loop: asyncio.AbstractEventLoop,
+        call: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
-        self._inner = inner
+        self._delay = delay = LoopDelay(loop)
+        self._inner = SandboxRecorder(sandbox.kube.server, sandbox.slurm, waited=delay.seconds)
         self._call = call
 
     def open(self) -> None:
         """As in Recorder."""
 
         async def there() -> None:
+            self._delay.start()
             self._inner.open()
 
         self._call(there())
@@ -262,6 +267,7 @@ class _InItsLoop:
         """As in Recorder."""
 
         async def there() -> Records:
+            self._delay.stop()
             return self._inner.close()
 
         records: Records = self._call(there())

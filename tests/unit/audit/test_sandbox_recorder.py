@@ -90,6 +90,19 @@ def test_cancel_without_a_look_is_found(
     assert [it.rule for it in judge(told(recorder))] == broken
 
 
+@pytest.mark.parametrize(("waited", "broken"), [(40.0, ["I14"]), (55.0, [])])
+def test_cancel_that_waited_for_its_turn_is_as_old_as_it_may_be(
+    server: KubeServer, lab: Lab, *, waited: float, broken: list[str]
+) -> None:
+    recorder = SandboxRecorder(server, lab.model, waited=lambda: waited)
+    recorder.open()
+    job = lab.submit(script=SLEEP, **tagged())
+    lab.model.looked_at(job.id, user="root")
+    lab.pass_time(60)
+    lab.model.cancel(job.id, user="root")
+    assert [it.rule for it in judge(told(recorder))] == broken
+
+
 def test_requeue_is_seen(recorder: SandboxRecorder, lab: Lab) -> None:
     job = lab.submit(script=SLEEP)
     lab.pass_time(2)
