@@ -1,6 +1,6 @@
 """Makes everything that a release publishes, in one folder (docs/releasing.md).
 
-    python -m deploy.release --to dist --helm PATH [--image ARCHIVE] [--dirty]
+    python -m deploy.release --to dist --helm PATH --kubeconform PATH [--image ARCHIVE] [--dirty]
 
 The same commit gives the same files, byte by byte: no file has a time of its own, but that of the
 commit. They are made twice and compared, and the packages are installed into empty places. Nothing
@@ -39,6 +39,8 @@ _SUMS: Final = "SHA256SUMS"
 _CHART_CONFIG: Final = "application/vnd.cncf.helm.config.v1+json"
 _CHART_CONTENT: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
+# Objects for operators, which define them in clusters of their own.
+_OPERATORS: Final = "PodMonitor,PrometheusRule,ServiceMonitor,VMPodScrape"
 _LABELS: Final = "org.opencontainers.image"
 _DEEPEST: Final = 3
 # Errors of reading what is no archive, no JSON, or JSON of another shape.
@@ -60,11 +62,21 @@ class Source:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Programs of others. `schemas` is the place of Kubernetes' schemas for kubeconform."""
+
+    helm: str = "helm"
+    kubeconform: str = "kubeconform"
+    schemas: str = "default"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Make a release. Returns the exit status; what is wrong goes to stderr."""
     options = _parser().parse_args(arguments)
     try:
-        make(options.to, helm=options.helm, image=options.image, dirty=options.dirty)
+        tools = Tools(options.helm, options.kubeconform, options.schemas)
+        make(options.to, tools, image=options.image, dirty=options.dirty)
         if options.sign:
             sign(options.to, options.sign)
     except ReleaseError as error:
@@ -79,6 +91,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m deploy.release", description=__doc__)
     parser.add_argument("--to", type=Path, required=True, help="the folder, which must not exist")
     parser.add_argument("--helm", default="helm", help="the program helm (3.x)")
+    parser.add_argument("--kubeconform", default="kubeconform", help="the program kubeconform")
+    parser.add_argument(
+        "--schemas",
+        default="default",
+        help="where kubeconform finds Kubernetes' schemas, as its -schema-location says: a folder "
+        "or URL. By default it fetches them",
+    )
     parser.add_argument(
         "--image", type=Path, help="the image as an OCI archive (deploy/image/image.sh save)"
     )
@@ -89,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def make(folder: Path, *, helm: str, image: Path | None = None, dirty: bool = False) -> None:
+def make(folder: Path, tools: Tools, *, image: Path | None = None, dirty: bool = False) -> None:
     """Write all files of a release into a new folder, and check them. Raises ReleaseError."""
     if folder.exists():
         raise ReleaseError(f"{folder} exists already: remove it, or name another folder by --to")
@@ -99,11 +118,12 @@ def make(folder: Path, *, helm: str, image: Path | None = None, dirty: bool = Fa
     _one_version()
     if image is not None:
         check_image(image, revision=None if dirty else source.revision)
+    _conforms(tools)
     with tempfile.TemporaryDirectory(prefix="release-") as place:
         first, second = Path(place, "first"), Path(place, "second")
         for made in (first, second):
             made.mkdir()
-            _write(made, source, helm, image)
+            _write(made, source, tools.helm, image)
         before, after = _digests(first), _digests(second)
         differ = [name for name in before if before[name] != after.get(name)]
         if differ:
@@ -244,6 +264,29 @@ def _chart(folder: Path, source: Source, helm: str) -> None:
     (folder / f"{name}.oci.tar").write_bytes(_tar(layout, source.epoch))
 
 
+def _conforms(tools: Tools) -> None:
+    """Kubernetes' schemas allow the manifests, and what the chart makes of its own values."""
+    for values in sorted(_CHART.glob("ci/*-values.yaml")):
+        made = _run(tools.helm, "template", "release", str(_CHART), "-f", str(values))
+        conforms(tools, f"the chart with {values.name}", made)
+    for manifest in sorted((_ROOT / "deploy/manifests").glob("*.yaml")):
+        if manifest.name != "kustomization.yaml":  # which only kustomize reads
+            conforms(tools, manifest.name, manifest.read_text(encoding="utf-8"))
+
+
+def conforms(tools: Tools, what: str, objects: str) -> None:
+    """Raise ReleaseError unless Kubernetes' schemas allow each of these objects, in YAML, and every
+    field in it.
+    """
+    asked = (tools.kubeconform, "-strict", "-schema-location", tools.schemas, "-skip", _OPERATORS)
+    try:
+        told = _run(*asked, "-summary", "-", stdin=objects)
+    except ReleaseError as error:
+        raise ReleaseError(f"{what}: {error}") from None
+    if " Valid: 0," in told:
+        raise ReleaseError(f"{what}: kubeconform found no object in it")
+
+
 def _chart_file() -> dict[str, Any]:
     """What Chart.yaml says."""
     return dict(yaml.safe_load((_CHART / "Chart.yaml").read_text(encoding="utf-8")))
@@ -354,7 +397,10 @@ def _json(value: object) -> bytes:
 
 
 def _run(
-    *command: str, at: Path | None = None, environment: Mapping[str, str] | None = None
+    *command: str,
+    at: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    stdin: str | None = None,
 ) -> str:
     """What the command prints. Raises ReleaseError with its output if it fails."""
     try:
@@ -362,11 +408,16 @@ def _run(
             command,
             cwd=at,
             env={**os.environ, **(environment or {})},
+            input=stdin,
             capture_output=True,
             text=True,
             check=False,
             timeout=_SECONDS,
         )
+    except FileNotFoundError:
+        raise ReleaseError(
+            f"there is no program {command[0]}: install it, or name its path by an option (--help)"
+        ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ReleaseError(f"{command[0]}: {error}") from None
     if done.returncode:

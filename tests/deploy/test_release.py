@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -13,8 +14,11 @@ from typing import Any, Final
 
 import pytest
 
+from deploy.release import ReleaseError, Tools, conforms
 from scheduler import __version__
-from tests.rigs.helm import Helm
+from tests.rigs.helm import Helm, kubeconform_program
+from tests.rigs.kube import KubeRig
+from tests.support.kube_schemas import write_schemas
 
 pytestmark = pytest.mark.live
 
@@ -70,12 +74,46 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     saved.unlink()
 
 
+@pytest.fixture(scope="module")
+def conform(live_kube: KubeRig, tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    """kubeconform with the schemas of a real API server."""
+    folder = tmp_path_factory.mktemp("schemas")
+    write_schemas(live_kube.ask("GET", "/openapi/v2").body, folder)
+    return Tools(kubeconform=str(kubeconform_program()), schemas=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("objects", "words"),
+    [
+        ("", "x.yaml: kubeconform found no object in it"),
+        ("{apiVersion: v1, kind: Service, spec: {ports: [{port: many}]}}", "port"),
+        ("{apiVersion: v1, kind: Secret, metadata: {name: a}, strings: {}}", "'strings'"),
+        ("{apiVersion: v9, kind: Secret, metadata: {name: a}}", "could not find schema for Secret"),
+        ("{apiVersion: v1, kind: ", "x.yaml: "),
+    ],
+)
+def test_objects_that_kubernetes_does_not_know_are_refused(
+    conform: Tools, objects: str, words: str
+) -> None:
+    with pytest.raises(ReleaseError, match=re.escape(words)):
+        conforms(conform, "x.yaml", objects)
+
+
+def test_program_that_is_missing_is_named() -> None:
+    with pytest.raises(ReleaseError, match="there is no program kubeconform-x: install it"):
+        conforms(Tools(kubeconform="kubeconform-x"), "x.yaml", "")
+
+
 # The image may have to be built first.
 @pytest.mark.timeout(3 * _SECONDS)
-def test_every_file_is_made_signed_and_whole(live_helm: Helm, image: Path, tmp_path: Path) -> None:
+def test_every_file_is_made_signed_and_whole(
+    live_helm: Helm, conform: Tools, image: Path, tmp_path: Path
+) -> None:
     folder, key = tmp_path / "dist", tmp_path / "key"
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "maintainers", "-f", key)
-    asked = f"--to {folder} --helm {live_helm.program} --image {image} --dirty --sign {key}"
+    tools = f"--helm {live_helm.program} --kubeconform {conform.kubeconform}"
+    asked = f"--to {folder} {tools} --schemas {conform.schemas} --image {image} --dirty"
+    asked += f" --sign {key}"
     made = run("make", "release", f"ARGS={asked}")
     names = {it.name for it in folder.iterdir()}
     assert names == {

@@ -1,4 +1,4 @@
-"""The real helm and kustomize."""
+"""The real helm, kustomize and kubeconform."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.rigs.gotools import installed
 
 _HELM: Final = ("helm.sh/helm/v3/cmd/helm", "v3.22.0")
 _KUSTOMIZE: Final = ("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1")
+_KUBECONFORM: Final = ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.7.0")
 # Without these helm reports version 3, and assumes Kubernetes 1.20 when it asks no cluster.
 _STAMPS: Final = {
     "helm.sh/helm/v3/internal/version.version": _HELM[1],
@@ -36,6 +37,11 @@ def helm_program() -> Path:
 def kustomize_program() -> Path:
     """kustomize, made now if it is not in the cache: half a minute. PrerequisiteError."""
     return installed(*_KUSTOMIZE)
+
+
+def kubeconform_program() -> Path:
+    """kubeconform, made now if it is not in the cache: some seconds. PrerequisiteError."""
+    return installed(*_KUBECONFORM)
 
 
 @dataclass(frozen=True, slots=True)
