@@ -10,7 +10,6 @@ is uploaded.
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import io
 import json
@@ -27,6 +26,8 @@ from typing import Any, Final
 
 import yaml
 
+from deploy.archives import tar, zipped
+from deploy.krew import plugin
 from scheduler import __version__
 
 _ROOT: Final = Path(__file__).parents[1]
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         tools = Tools(options.helm, options.kubeconform, options.schemas)
-        make(options.to, tools, image=options.image, dirty=options.dirty)
+        make(options.to, tools, image=options.image, url=options.url, dirty=options.dirty)
         if options.sign:
             sign(options.to, options.sign)
     except ReleaseError as error:
@@ -101,6 +102,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--image", type=Path, help="the image as an OCI archive (deploy/image/image.sh save)"
     )
+    parser.add_argument(
+        "--url",
+        default="",
+        help="the address of the folder in which the files will be published: krew's manifest "
+        "names it, and is not made without",
+    )
     parser.add_argument("--dirty", action="store_true", help="allow changes without a commit")
     parser.add_argument(
         "--sign", type=Path, help=f"a key of ssh-keygen, with which {_SUMS} is signed"
@@ -108,10 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def make(folder: Path, tools: Tools, *, image: Path | None = None, dirty: bool = False) -> None:
+def make(
+    folder: Path, tools: Tools, *, image: Path | None = None, url: str = "", dirty: bool = False
+) -> None:
     """Write all files of a release into a new folder, and check them. Raises ReleaseError."""
     if folder.exists():
         raise ReleaseError(f"{folder} exists already: remove it, or name another folder by --to")
+    if url and not url.startswith("https://"):
+        raise ReleaseError(f"--url {url}: expected an address that begins with https://")
     if image is not None and not image.is_file():
         raise ReleaseError(f"--image {image}: there is no such file")
     source = _source(dirty=dirty)
@@ -123,7 +134,7 @@ def make(folder: Path, tools: Tools, *, image: Path | None = None, dirty: bool =
         first, second = Path(place, "first"), Path(place, "second")
         for made in (first, second):
             made.mkdir()
-            _write(made, source, tools.helm, image)
+            _write(made, source, tools.helm, image, url)
         before, after = _digests(first), _digests(second)
         differ = [name for name in before if before[name] != after.get(name)]
         if differ:
@@ -133,8 +144,9 @@ def make(folder: Path, tools: Tools, *, image: Path | None = None, dirty: bool =
         shutil.copytree(first, folder)
 
 
-def _write(folder: Path, source: Source, helm: str, image: Path | None) -> None:
+def _write(folder: Path, source: Source, helm: str, image: Path | None, url: str) -> None:
     _packages(folder, source)
+    _plugin(folder, source, url)
     _chart(folder, source, helm)
     if image is not None:
         shutil.copyfile(image, folder / f"{_NAME}-image-{__version__}.oci.tar")
@@ -247,6 +259,16 @@ def _try_package(package: Path) -> None:
         raise ReleaseError(f"{package.name}, installed, says version {said!r}, not {__version__}")
 
 
+def _plugin(folder: Path, source: Source, url: str) -> None:
+    """The plugin for krew, with its manifest if it is known where it will be."""
+    (wheel,) = folder.glob("*.whl")
+    made = folder / f"{_NAME}-krew-{__version__}.tgz"
+    made.write_bytes(plugin.archive(wheel, source.epoch))
+    if url:
+        manifest = plugin.manifest(made, version=__version__, url=url)
+        (folder / plugin.MANIFEST).write_text(manifest, encoding="utf-8")
+
+
 def _chart(folder: Path, source: Source, helm: str) -> None:
     """The chart as an archive, and as an OCI layout for a registry."""
     _run(helm, "lint", "--strict", str(_CHART))
@@ -261,7 +283,7 @@ def _chart(folder: Path, source: Source, helm: str) -> None:
     if _run(helm, "template", "release", str(archive), values) != before:
         raise ReleaseError(f"{archive.name} does not render as the chart in its folder does")
     layout = _oci_layout(archive, source)
-    (folder / f"{name}.oci.tar").write_bytes(_tar(layout, source.epoch))
+    (folder / f"{name}.oci.tar").write_bytes(tar(layout, source.epoch))
 
 
 def _conforms(tools: Tools) -> None:
@@ -297,18 +319,7 @@ def _without_times(archive: bytes, epoch: int) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
         files = {it.name: packed.extractfile(it) for it in packed.getmembers() if it.isfile()}
         content = {name: file.read() for name, file in files.items() if file is not None}
-    return gzip.compress(_tar(content, epoch), mtime=0)
-
-
-def _tar(files: Mapping[str, bytes], epoch: int) -> bytes:
-    """An archive of these files, of nobody in particular, in the given order."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as packed:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime, entry.mode = len(content), epoch, 0o644
-            packed.addfile(entry, io.BytesIO(content))
-    return out.getvalue()
+    return zipped(tar(content, epoch))
 
 
 def _oci_layout(archive: Path, source: Source) -> dict[str, bytes]:

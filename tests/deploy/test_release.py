@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from deploy.release import ReleaseError, Tools, conforms
 from scheduler import __version__
-from tests.rigs.helm import Helm, kubeconform_program
+from tests.rigs.helm import Helm, krew_program, kubeconform_program
 from tests.rigs.kube import KubeRig
 from tests.support.kube_schemas import write_schemas
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.live
 
 _ROOT: Final = Path(__file__).parents[2]
 _CHART: Final = f"slurm-pod-scheduler-chart-{__version__}"
+_PLUGIN: Final = f"slurm-pod-scheduler-krew-{__version__}.tgz"
+_URL: Final = "https://example.com/releases"
 _SECONDS: Final = 600
 
 
@@ -113,7 +116,7 @@ def test_every_file_is_made_signed_and_whole(
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "maintainers", "-f", key)
     tools = f"--helm {live_helm.program} --kubeconform {conform.kubeconform}"
     asked = f"--to {folder} {tools} --schemas {conform.schemas} --image {image} --dirty"
-    asked += f" --sign {key}"
+    asked += f" --sign {key} --url {_URL}"
     made = run("make", "release", f"ARGS={asked}")
     names = {it.name for it in folder.iterdir()}
     assert names == {
@@ -121,6 +124,8 @@ def test_every_file_is_made_signed_and_whole(
         f"slurm_pod_scheduler-{__version__}.tar.gz",
         f"{_CHART}.tgz",
         f"{_CHART}.oci.tar",
+        _PLUGIN,
+        "slurm.yaml",
         f"slurm-pod-scheduler-image-{__version__}.oci.tar",
         f"slurm-pod-scheduler-{__version__}.cdx.json",
         f"slurm-pod-scheduler-{__version__}.intoto.jsonl",
@@ -139,6 +144,7 @@ def test_every_file_is_made_signed_and_whole(
     run(*verify, "-s", folder / "SHA256SUMS.sig", stdin=f"{sums} ", status=255)
     _provenance_names(folder, digests)
     _layout_holds(folder, live_helm)
+    _krew_installs(folder, tmp_path / "krew")
     refused = run("make", "release", f"ARGS={asked}", status=2)
     assert f"release: {folder} exists already: remove it" in refused
 
@@ -154,6 +160,30 @@ def _provenance_names(folder: Path, digests: dict[str, str]) -> None:
     revision = run("git", "rev-parse", "HEAD").strip()
     assert commit["digest"]["gitCommit"].removesuffix("-dirty") == revision
     assert len(locks) == 3
+
+
+def _krew_installs(folder: Path, home: Path) -> None:
+    """krew takes the manifest, and the plugin that it installs runs, the second time at once."""
+    manifest = yaml.safe_load((folder / "slurm.yaml").read_text())
+    (platform,) = manifest["spec"]["platforms"]
+    assert platform["uri"] == f"{_URL}/{_PLUGIN}"
+    places = (f"HOME={home}", f"KREW_ROOT={home}/.krew", f"XDG_CACHE_HOME={home}/cache")
+    krew = ("env", *places, krew_program(), "install", "--no-update-index")
+    run(*krew, f"--manifest={folder}/slurm.yaml", f"--archive={folder / _PLUGIN}")
+    plugin = ("env", *places, home / ".krew/bin/kubectl-slurm")
+    said = run(*plugin, "--help")
+    assert "installing its packages" in said
+    assert "usage: kubectl slurm" in said
+    assert "installing" not in run(*plugin, "queue", "--help")
+    without = run(
+        "env",
+        "KUBECTL_SLURM_PYTHON=/bin/false",
+        "XDG_CACHE_HOME=/nowhere",
+        *plugin[1:3],
+        plugin[-1],
+        status=1,
+    )
+    assert "/bin/false is not Python 3.11 or newer" in without
 
 
 def _layout_holds(folder: Path, helm: Helm) -> None:

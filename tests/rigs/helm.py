@@ -1,4 +1,4 @@
-"""The real helm, kustomize and kubeconform."""
+"""The real helm, kustomize, kubeconform and krew."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.rigs.gotools import installed
 _HELM: Final = ("helm.sh/helm/v3/cmd/helm", "v3.22.0")
 _KUSTOMIZE: Final = ("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1")
 _KUBECONFORM: Final = ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.7.0")
+_KREW: Final = ("sigs.k8s.io/krew/cmd/krew", "v0.4.4")
 # Without these helm reports version 3, and assumes Kubernetes 1.20 when it asks no cluster.
 _STAMPS: Final = {
     "helm.sh/helm/v3/internal/version.version": _HELM[1],
@@ -42,6 +43,11 @@ def kustomize_program() -> Path:
 def kubeconform_program() -> Path:
     """kubeconform, made now if it is not in the cache: some seconds. PrerequisiteError."""
     return installed(*_KUBECONFORM)
+
+
+def krew_program() -> Path:
+    """krew, made now if it is not in the cache: 40 s. PrerequisiteError."""
+    return installed(*_KREW)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,11 @@ def main() -> int:
         with announced("libfaketime"):
             faketime.ensure()
         _offer_chromium()
-        with announced("helm, kustomize, kubeconform and kind"):
+        with announced("helm, kustomize, kubeconform, krew and kind"):
             helm.helm_program()
             helm.kustomize_program()
             helm.kubeconform_program()
+            helm.krew_program()
             kind.kind_program()
         for source in group_build.SOURCES:
             with announced(f"the controller {source.name}"):
