@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from deploy.archives import tar
 from deploy.release import ReleaseError, check_image
 from scheduler import __version__
 
@@ -27,11 +26,7 @@ def _archive(path: Path, labels: dict[str, str], *, indexes: int = 1) -> Path:
     for _ in range(indexes):
         blobs.append(json.dumps({"manifests": [_descriptor(blobs[-1])]}).encode())
     files = {f"blobs/sha256/{sha256(it).hexdigest()}": it for it in blobs[:-1]}
-    with tarfile.open(path, "w") as archive:
-        for name, content in {**files, "index.json": blobs[-1]}.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+    path.write_bytes(tar({**files, "index.json": blobs[-1]}, 0))
     return path
 
 
@@ -85,14 +80,7 @@ def test_image_of_something_else_is_refused(
 )
 def test_what_is_no_image_is_refused(tmp_path: Path, content: bytes | dict[str, bytes]) -> None:
     path = tmp_path / "image.tar"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
-        with tarfile.open(path, "w") as archive:
-            for name, text in content.items():
-                entry = tarfile.TarInfo(name)
-                entry.size = len(text)
-                archive.addfile(entry, io.BytesIO(text))
+    path.write_bytes(content if isinstance(content, bytes) else tar(content, 0))
     with pytest.raises(ReleaseError, match="no image in an OCI archive"):
         check_image(path, revision=_COMMIT)
 
