@@ -1,6 +1,6 @@
 """Makes everything that a release publishes, in one folder (docs/releasing.md).
 
-    python -m deploy.release --to dist --helm PATH --kubeconform PATH [--image ARCHIVE] [--dirty]
+    python -m deploy.release --to dist [--image ARCHIVE] [--url URL] [--sign KEY]
 
 The same commit gives the same files, byte by byte: no file has a time of its own, but that of the
 commit. They are made twice and compared, and the packages are installed into empty places. Nothing
@@ -46,8 +46,12 @@ _LABELS: Final = "org.opencontainers.image"
 _DEEPEST: Final = 3
 # Errors of reading what is no archive, no JSON, or JSON of another shape.
 _NO_IMAGE: Final = (
-    *(OSError, tarfile.TarError, LookupError),
-    *(AttributeError, TypeError, ValueError),
+    OSError,
+    tarfile.TarError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    ValueError,
 )
 
 
