@@ -168,22 +168,16 @@ def _krew_installs(folder: Path, home: Path) -> None:
     manifest = yaml.safe_load((folder / "slurm.yaml").read_text())
     (platform,) = manifest["spec"]["platforms"]
     assert platform["uri"] == f"{_URL}/{_PLUGIN}"
-    places = (f"HOME={home}", f"KREW_ROOT={home}/.krew", f"XDG_CACHE_HOME={home}/cache")
-    krew = ("env", *places, krew_program(), "install", "--no-update-index")
+    places = ("env", f"HOME={home}", f"KREW_ROOT={home}/.krew", f"XDG_CACHE_HOME={home}/cache")
+    krew = (*places, krew_program(), "install", "--no-update-index")
     run(*krew, f"--manifest={folder}/slurm.yaml", f"--archive={folder / _PLUGIN}")
-    plugin = ("env", *places, home / ".krew/bin/kubectl-slurm")
-    said = run(*plugin, "--help")
+    program = home / ".krew/bin/kubectl-slurm"
+    said = run(*places, program, "--help")
     assert "installing its packages" in said
     assert "usage: kubectl slurm" in said
-    assert "installing" not in run(*plugin, "queue", "--help")
-    without = run(
-        "env",
-        "KUBECTL_SLURM_PYTHON=/bin/false",
-        "XDG_CACHE_HOME=/nowhere",
-        *plugin[1:3],
-        plugin[-1],
-        status=1,
-    )
+    assert "installing" not in run(*places, program, "queue", "--help")
+    elsewhere = (*places, "XDG_CACHE_HOME=/nowhere", "KUBECTL_SLURM_PYTHON=/bin/false")
+    without = run(*elsewhere, program, status=1)
     assert "/bin/false is not Python 3.11 or newer" in without
 
 
