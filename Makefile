@@ -12,7 +12,7 @@ WORKERS ?= 11
 # In virtual time nothing waits. Beside other work on the same cores, four get more of the cores than two would.
 SWEEP_WORKERS ?= 4
 # Each has a Kubernetes and two Slurms of its own: about 1.5 GiB of memory. They wait more than they compute, too:
-# with other work on two cores, four need 28 minutes where three need 35.
+# with other work on two cores, four need 28 minutes where three need 35, and use less than half of the cores.
 LIVE_WORKERS ?= 5
 SOAK_MINUTES ?= 30
 # A number plays that soak again; without one each is another.
