@@ -13,6 +13,7 @@ from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.pem import Authority, Certificate, PemFiles
 from scheduler.hooks.secrets import SecretError, Secrets
+from scheduler.listen.address_error import address_error
 from scheduler.listen.listener import (
     HANDSHAKE_SECONDS,
     HOOKS,
@@ -88,8 +89,7 @@ class Hooks:
         try:
             return await self._listener.open(api.app(), self._address, tls=tls)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise SettingsError(f"--hooks-api-bind-address: {self._address}: {why}") from None
+            raise address_error("--hooks-api-bind-address", self._address, error) from None
 
     async def run(self) -> None:
         """Serve for ever; end it by cancelling."""

@@ -9,8 +9,9 @@ from typing import Any, Final
 import structlog
 
 import scheduler
-from scheduler.config.settings import Settings, SettingsError
+from scheduler.config.settings import Settings
 from scheduler.kube.session import KubeSession
+from scheduler.listen.address_error import address_error
 from scheduler.listen.listener import HANDSHAKE_SECONDS, PAGE, STRANGER_SECONDS, Listener
 from scheduler.observe.clock import monotonic
 from scheduler.page.access import Access, Open, Reviews
@@ -56,8 +57,7 @@ async def serving(settings: Settings, shown: Shown) -> AsyncIterator[None]:
         try:
             port = await listener.open(server.app(), address)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise SettingsError(f"--page-bind-address: {address}: {why}") from None
+            raise address_error("--page-bind-address", address, error) from None
         log.info("listening", face="page", port=port)
         try:
             yield

@@ -17,6 +17,7 @@ from scheduler.kube.api import KubeApi
 from scheduler.kube.identity import admitted, cluster_id
 from scheduler.kube.link import KubeLink, Standing
 from scheduler.kube.session import KubeSession
+from scheduler.listen.address_error import address_error
 from scheduler.listen.descriptors import AcceptErrors
 from scheduler.observe.clock import monotonic
 from scheduler.observe.metrics import Metrics
@@ -84,8 +85,7 @@ async def _open(
         try:
             port = await listeners.open(address, app)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
+            raise address_error(f"--{name}-bind-address", address, error) from None
         log.info("listening", face=name, port=port)
 
 

@@ -116,7 +116,8 @@ def test_port_in_use_names_the_flag(tmp_path):
             *("--health-probe-bind-address=0", "--hooks-api-bind-address=0", "--cluster-id=x"),
         )
     assert status == 2
-    assert f"--metrics-bind-address: {address}: " in output
+    assert f"--metrics-bind-address: {address}: this port is in use" in output
+    assert "perhaps by another scheduler on this machine; choose another port" in output
 
 
 def test_slurm_address_that_is_none_is_refused(capsys):
