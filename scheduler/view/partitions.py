@@ -35,7 +35,7 @@ from scheduler.view.safe_text import shown
 from scheduler.view.site import add_flags, add_namespace, names_of
 
 _UNNAMED: Final = (
-    "the scheduler is not asked, because its page is not named: --page-url or "
+    "the scheduler is not asked, because nothing says where its live page is: set --page-url or "
     f"{VARIABLE} (docs/partitions.md)"
 )
 _TABLES: Final = frozenset({"table", "wide"})

@@ -121,8 +121,9 @@ def _waits(case: Case, row: Row) -> str:
         return f"No scheduler serves it before its scheduling gate {gate} is removed."
     if not row.reason:
         return (
-            "No scheduler has said anything about it. It takes a few seconds; after a minute, none "
-            f"serves schedulerName {case.scheduler} in this namespace, or it cannot write."
+            "No scheduler has written anything on the pod yet. That takes a few seconds. If it "
+            "takes longer than a minute, no scheduler runs that serves the schedulerName "
+            f"{case.scheduler} in this namespace, or it has no right to write on pods."
         )
     if _needs_somebody(row):
         return "Waiting does not help: somebody must change something, as said above."
@@ -144,7 +145,10 @@ def _steps(case: Case, row: Row) -> Iterator[Step]:
     if pod is None or pod.spec.scheduling_gates:
         yield _describe(case)
     elif not row.reason:
-        yield Step("see whether it runs", f"kubectl get pods -A -l {_LABEL}")
+        yield Step(
+            "see whether a scheduler runs, if it was installed in this cluster",
+            f"kubectl get pods -A -l {_LABEL}",
+        )
         yield Step("see what is wrong (for the site)", "slurm-pod-scheduler doctor")
     elif _needs_somebody(row):
         yield from _edits(case, row)

@@ -159,7 +159,9 @@ def _pods(row: Row) -> str:
 
 
 def memory(amount: int) -> str:
-    """An amount of memory as people write it: 512Mi, 32Gi, 1.5Gi."""
+    """An amount of memory as people write it: 0, 512Mi, 32Gi, 1.5Gi."""
+    if not amount:
+        return "0"
     if amount < _GIB:
         return f"{-(-amount // _MIB)}Mi"
     return f"{amount / _GIB:.1f}".removesuffix(".0") + "Gi"

@@ -95,7 +95,7 @@ def test_duration_has_one_unit(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "0Mi"), (1, "1Mi"), (1 << 29, "512Mi"), (1 << 30, "1Gi"), (3 << 29, "1.5Gi")],
+    [(0, "0"), (1, "1Mi"), (1 << 29, "512Mi"), (1 << 30, "1Gi"), (3 << 29, "1.5Gi")],
 )
 def test_memory_is_shown_as_people_write_it(amount: int, text: str) -> None:
     assert memory(amount) == text
