@@ -37,14 +37,16 @@ _LOG_LINES: Final = 15
 
 _LEGEND: Final = """\
 Only the two clusters are models; the scheduler is the real one, in a process of its own.
-Lines with "pod" are what `kubectl get pods -w` would show, lines with "slurm" what squeue would."""
+Lines with "pod" are what `kubectl get pods -w` would show, lines with "slurm" what squeue would.
+Slurm is asked ten times a second, so its lines can come a little late."""
 _NEXT: Final = """\
-Next: `{command} sandbox` keeps two such clusters running, for your own kubectl;
-README.md says how to run the scheduler on real ones."""
+Next: `{command} sandbox` keeps two such clusters running, for your own
+kubectl and for the commands `queue`, `explain` and `partitions` (docs/quick-start.md);
+README.md says how to run the scheduler on real clusters."""
 
 
 class InterruptedDemoError(Exception):
-    """SIGINT or SIGTERM interrupted the demo."""
+    """A signal interrupted the demo."""
 
 
 async def run() -> int:

@@ -98,8 +98,10 @@ async def _heal(stage: Stage, alice: SlurmClient, native: int) -> None:
     stage.narrator.heading("alice ends her job, and Slurm gives the waiting pod its GPUs")
     await alice.cancel([native])
     await stage.until(
-        f"{_REPLICAS} trainer pods run again",
-        lambda: stage.phases("trainer") == ["Running"] * _REPLICAS,
+        f"alice's job has ended, and {_REPLICAS} trainer pods run again",
+        lambda: (
+            native not in stage.live_jobs() and stage.phases("trainer") == ["Running"] * _REPLICAS
+        ),
         seconds=_STEP_SECONDS,
     )
 
