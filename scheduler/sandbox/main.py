@@ -38,6 +38,7 @@ spec:
 """
 
 COMMANDS = ("sbatch", "scancel", "sinfo", "squeue")
+_OWN_COMMANDS = {PROGRAM: "main", "kubectl-slurm": "plugin"}
 _ROOT = Path(__file__).parents[2]
 _COMMAND = """\
 #!/bin/sh
@@ -51,22 +52,25 @@ Sandbox: {nodes} nodes with {cpus} CPUs, {memory} GiB and {gpus} GPUs each; Slur
   Slurm        {slurm_url}  (also unix:{socket})
   token file   {token_file}
 
-Start the scheduler in another terminal:
+No scheduler runs yet. Start it in a second terminal:
 
   export KUBECONFIG={kubeconfig}
   {command} run --slurm-api-base={slurm_url} \\
     --slurm-auth-token-file={token_file} \\
     --page-bind-address=127.0.0.1:{page} --page-access=open
 
-look at http://127.0.0.1:{page}/ and give it work in a third one:
+In a third terminal, create a pod and look at it:
 
   export KUBECONFIG={kubeconfig}
-  kubectl apply -f {example}
-  kubectl get pods -o wide -w
-
-squeue, sinfo, scancel and sbatch for this Slurm:
-
   export PATH="{commands}:$PATH"
+  export KUBECTL_SLURM_PAGE_URL=http://127.0.0.1:{page}
+  kubectl apply -f {example}
+  kubectl slurm queue            # the pods, as squeue lists jobs
+  kubectl slurm explain hello    # what the pod asks for, why it waits, what helps
+  kubectl slurm partitions       # what a pod may ask for, and what would start now
+  squeue                         # Slurm's side; there are sinfo, scancel and sbatch too
+
+Once the scheduler runs, its live page is at http://127.0.0.1:{page}/
 
 Ctrl-C ends the sandbox{files}.
 """
@@ -181,16 +185,26 @@ def _write_example(sandbox: Sandbox) -> Path:
 
 
 def write_commands(sandbox: Sandbox) -> Path:
-    """Write a script for each of Slurm's commands; returns their folder. Raises OSError."""
+    """Write a script for each of Slurm's commands and of our own; returns their folder. Raises
+    OSError.
+    """
+    programs = {name: ["-c", _call(function)] for name, function in _OWN_COMMANDS.items()}
+    for name in COMMANDS:
+        where = (sandbox.slurm_url, str(sandbox.slurm_token_file))
+        programs[name] = ["-m", "scheduler.sandbox.tools", *where, name]
     folder = sandbox.folder / "bin"
     folder.mkdir(exist_ok=True)
-    for name in COMMANDS:
-        words = map(str, (sandbox.slurm_url, sandbox.slurm_token_file, name))
-        program = shlex.join([sys.executable, "-m", "scheduler.sandbox.tools", *words])
+    for name, words in programs.items():
+        program = shlex.join([sys.executable, *words])
         path = folder / name
         path.write_text(_COMMAND.format(root=shlex.quote(str(_ROOT)), program=program))
         path.chmod(0o755)
     return folder
+
+
+def _call(function: str) -> str:
+    """The Python program that is one of our commands."""
+    return f"import sys; from scheduler.__main__ import {function}; sys.exit({function}())"
 
 
 def _ready(sandbox: Sandbox, example: Path, commands: Path, *, kept: bool) -> str:

@@ -30,6 +30,9 @@ LINES: Final = [
     " ".join(it.split()) for block in BLOCKS for it in block.replace("\\\n", " ").splitlines()
 ]
 OURS: Final = ("sinfo", "squeue", "scancel", "sbatch")
+NOWHERE: Final = " ".join(
+    f"--{it}-bind-address=0" for it in ("health-probe", "metrics", "hooks-api")
+)
 # Only what hangs takes so long.
 SECONDS: Final = 240.0
 
@@ -48,13 +51,16 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # The page sets PATH from $PWD; the commands of this checkout are in another folder.
-        program = folder / "slurm-pod-scheduler"
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m scheduler "$@"\n')
+        # The page sets PATH from $PWD; the packages of this checkout are in another folder.
+        program = folder / ".venv/bin/slurm-pod-scheduler"
+        program.parent.mkdir(parents=True)
+        program.write_text(
+            f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} "
+            f'exec {shlex.quote(sys.executable)} -m scheduler "$@"\n'
+        )
         program.chmod(0o755)
-        path = f"{folder}/sandbox/bin:{folder}:{os.environ['PATH']}"
-        more = {"PATH": path, "KUBECONFIG": f"{folder}/sandbox/kubeconfig"}
-        self.env = os.environ | more | {"PYTHONPATH": str(ROOT)}
+        path = f"{folder}/sandbox/bin:{program.parent}:{os.environ['PATH']}"
+        self.env = os.environ | {"PATH": path, "KUBECONFIG": f"{folder}/sandbox/kubeconfig"}
 
     @asynccontextmanager
     async def started(self, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -65,7 +71,8 @@ class Terminal:
         try:
             yield process
         finally:
-            process.terminate()
+            if process.returncode is None:
+                process.terminate()
             await process.communicate()
 
     def manifest(self, name: str) -> Object:
@@ -108,18 +115,49 @@ def terminal() -> Iterator[Terminal]:
 
 
 async def test_commands_of_the_page_do_what_it_says(terminal: Terminal) -> None:
-    (port,) = free_ports(1)
+    port, page = free_ports(2)
     sandbox = line("slurm-pod-scheduler sandbox").replace("6820", str(port))
-    run = line("slurm-pod-scheduler run").replace("6820", str(port))
-    nowhere = " ".join(f"--{it}-bind-address=0" for it in ("health-probe", "metrics", "hooks-api"))
+    run = line("slurm-pod-scheduler run").replace("6820", str(port)).replace("8082", str(page))
     async with terminal.started(sandbox) as cluster:
         assert cluster.stdout is not None
         async with asyncio.timeout(SECONDS):
-            printed = await cluster.stdout.readuntil(b"Ctrl-C")
-        assert f'export PATH="{terminal.folder}/sandbox/bin:$PATH"'.encode() in printed
-        async with terminal.started(f"{run} {nowhere}"):
+            printed = (await cluster.stdout.readuntil(b"Ctrl-C")).decode()
+        assert f'export PATH="{terminal.folder}/sandbox/bin:$PATH"' in printed
+        async with terminal.started(f"{run} {NOWHERE}"):
             await _pods_come(terminal)
+            partitions = _plugin("partitions").replace("8082", str(page))
+            await terminal.until(partitions, lambda it: "h100:" in it)
             await _operator_acts(terminal)
+
+
+async def test_commands_that_the_sandbox_prints_do_what_it_says(terminal: Terminal) -> None:
+    async with terminal.started("slurm-pod-scheduler sandbox --folder sandbox") as cluster:
+        assert cluster.stdout is not None
+        async with asyncio.timeout(SECONDS):
+            printed = (await cluster.stdout.readuntil(b"Ctrl-C")).decode()
+        second, third = re.split("In a third terminal.*|Once the scheduler runs", printed)[:2]
+        (run,) = re.findall(r"^  (\S+ .*run(?:.*\\\n)+.*)", second, re.MULTILINE)
+        async with terminal.started(f"{run} {NOWHERE}".replace("\\\n", "")):
+            (apply,) = re.findall(r"^ *kubectl apply.*", third, re.MULTILINE)
+            url, token = terminal.api_server()
+            async with Kube(url, token=token) as kube:
+                manifest = terminal.manifest(apply.split()[-1])
+                await kube.create("pods", manifest, namespace="default")
+            # A new terminal knows neither this checkout nor a kubeconfig.
+            terminal.env["PATH"] = "/usr/bin:/bin"
+            del terminal.env["KUBECONFIG"]
+            typed = third.replace(apply, "").replace("kubectl slurm", "kubectl-slurm")
+            said = await terminal.until(typed, lambda it: "hello  RUNNING" in it)
+    assert "Pod default/hello: RUNNING" in said
+    assert "h100:31/32" in said
+    assert " default. " in said  # squeue
+
+
+def _plugin(command: str) -> str:
+    """The page's line of `kubectl slurm`. kubectl calls a program of that name in PATH, and the
+    fast tests need no kubectl.
+    """
+    return line(f"kubectl slurm {command}").replace("kubectl slurm", "kubectl-slurm", 1)
 
 
 async def _pods_come(terminal: Terminal) -> None:
@@ -127,11 +165,10 @@ async def _pods_come(terminal: Terminal) -> None:
     url, token = terminal.api_server()
     async with Kube(url, token=token) as kube:
         await kube.create("pods", terminal.manifest("sandbox/pod.yaml"), namespace="default")
-        explain = line("slurm-pod-scheduler explain")
-        await terminal.until(explain, lambda it: "(Slurm job 1)" in it)
+        await terminal.until(_plugin("explain"), lambda it: "(Slurm job 1)" in it)
         web = yaml.safe_load(EXAMPLE)
         await kube.create("deployments", web, namespace="default")
-    await terminal.until(line("slurm-pod-scheduler queue"), lambda it: "Resources" in it)
+    await terminal.until(_plugin("queue"), lambda it: "Resources" in it)
 
 
 async def _operator_acts(terminal: Terminal) -> None:
