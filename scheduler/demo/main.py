@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -27,6 +26,7 @@ from scheduler.kube.session import KubeSession
 from scheduler.observe import logs
 from scheduler.sandbox.cluster import Sandbox
 from scheduler.sandbox.main import command as sandbox_command
+from scheduler.sandbox.main import set_by_signals
 from slurmapi import FileToken, SlurmClient, SlurmError, StaticToken
 
 _START_SECONDS: Final = 60.0
@@ -57,7 +57,7 @@ async def run() -> int:
     began = monotonic()
     status = 0
     try:
-        async with _running_beside(_interrupted(_signals())):
+        async with _running_beside(_interrupted(set_by_signals())):
             await _with_clusters(narrator)
     except* InterruptedDemoError:
         status = 130
@@ -172,15 +172,6 @@ async def _stop(process: asyncio.subprocess.Process) -> int:
 async def _ends_early(process: asyncio.subprocess.Process) -> None:
     status = await process.wait()
     raise DemoError(f"the scheduler ended by itself, with status {status}")
-
-
-def _signals() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set from now on, instead of ending the process."""
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
-    return asked
 
 
 async def _interrupted(asked: asyncio.Event) -> None:

@@ -114,14 +114,11 @@ def _add_number(
 
 
 async def run(args: argparse.Namespace) -> int:
-    """Run the cluster until SIGINT or SIGTERM.
+    """Run the cluster until SIGINT, SIGTERM or SIGHUP.
 
     Returns the exit status: 0, or 2 if the cluster cannot start.
     """
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = set_by_signals()
     async with AsyncExitStack() as stack:
         try:
             sandbox = await stack.enter_async_context(_started(args))
@@ -182,6 +179,20 @@ def _write_example(sandbox: Sandbox) -> Path:
     path = sandbox.folder / "pod.yaml"
     path.write_text(_EXAMPLE.replace("{resources}", f"{{{resources}}}"))
     return path
+
+
+def set_by_signals() -> asyncio.Event:
+    """Return an event that SIGINT, SIGTERM and SIGHUP set, instead of ending the process at once.
+
+    A terminal that is closed sends SIGHUP. `nohup` ignores it, and it stays ignored then.
+    """
+    received = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, received.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, received.set)
+    return received
 
 
 def write_commands(sandbox: Sandbox) -> Path:

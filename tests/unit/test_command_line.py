@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -187,25 +189,64 @@ def test_version_is_told(capsys):
     assert capsys.readouterr().out == f"{scheduler.__version__}\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
-    folder = tmp_path / "kept"
+# A parent may have it ignored, which its children inherit.
+_WITH_SIGHUP = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
+os.execv(sys.executable, [sys.executable, "-m", "scheduler", *sys.argv[2:]])
+"""
+
+
+@asynccontextmanager
+async def ready_sandbox(
+    *words: str, at_sighup: str, **environment: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A sandbox that has printed where it is, and these lines."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scheduler", "sandbox", "--nodes=1", f"--folder={folder}"),
+        *(sys.executable, "-c", _WITH_SIGHUP, at_sighup, "sandbox", "--nodes=1", *words),
         cwd=ROOT,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert process.stdout is not None
-    output = (await process.stdout.readuntil(b"Ctrl-C")).decode()
-    process.send_signal(number)
-    _, errors = await process.communicate()
-    assert (process.returncode, errors) == (0, b"")
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            yield process, (await process.stdout.readuntil(b"Ctrl-C")).decode()
+            _, errors = await process.communicate()
+        assert (process.returncode, errors) == (0, b"")
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
+    folder = tmp_path / "kept"
+    async with ready_sandbox(f"--folder={folder}", at_sighup="SIG_DFL") as (process, output):
+        process.send_signal(number)
     assert re.search(r"Slurm +http://127\.0\.0\.1:\d+", output)
     for name in ("kubeconfig", "slurm-token", "pod.yaml"):
         assert str(folder / name) in output
         assert (folder / name).exists()
     assert (folder / "slurm-token").stat().st_mode & 0o077 == 0
+
+
+async def test_sandbox_removes_its_files_when_its_terminal_is_closed(tmp_path):
+    async with ready_sandbox(at_sighup="SIG_DFL", TMPDIR=str(tmp_path)) as (process, output):
+        assert str(tmp_path) in output
+        process.send_signal(signal.SIGHUP)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_sandbox_below_nohup_outlives_its_terminal(tmp_path):
+    async with ready_sandbox(at_sighup="SIG_IGN", TMPDIR=str(tmp_path)) as (process, output):
+        process.send_signal(signal.SIGHUP)
+        (commands,) = re.findall(r'export PATH="(.*):', output)
+        squeue = await asyncio.create_subprocess_exec(f"{commands}/squeue", stdout=subprocess.PIPE)
+        out, _ = await squeue.communicate()
+        assert b"JOBID" in out
+        process.send_signal(signal.SIGTERM)
 
 
 _IN_THE_IMAGE = """
