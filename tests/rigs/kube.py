@@ -22,6 +22,7 @@ from tests.rigs import kube_files
 from tests.rigs.kube_build import KubeBinaries
 from tests.rigs.log_file import LogFile
 from tests.rigs.process import Daemon
+from tests.rigs.simulator.nodes import LOST_SECONDS
 from tests.support.ports import free_ports
 
 _MANAGER: Final = "kube-controller-manager"
@@ -244,6 +245,8 @@ class KubeRig:
             "--bind-address=127.0.0.1",
             f"--secure-port={self._manager}",
             f"--cert-dir={self._run / 'manager'}",
+            # The played kubelets renew their Leases seldom.
+            f"--node-monitor-grace-period={LOST_SECONDS}s",
             # At the default of 20/s a Deployment of 1000 pods takes a minute to appear.
             "--kube-api-qps=200",
             "--kube-api-burst=400",

@@ -48,7 +48,7 @@ class SimulatedNodes:
         self.close()
 
     def close(self) -> None:
-        """End the process; the Nodes stay in the API and are lost after 50 s, as after a crash."""
+        """End the process; the Nodes stay in the API and are lost later, as after a crash."""
         if self._daemon is not None:
             self._daemon.stop(kill=True)
 

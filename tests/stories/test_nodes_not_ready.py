@@ -64,8 +64,8 @@ async def test_nodes_that_are_all_lost_cost_no_pod_and_get_none(
 
 @asynccontextmanager
 async def _all_lost(world: World, nodes: SimulatedNodes) -> AsyncIterator[None]:
-    """Within the block no kubelet reports. The conditions that the node controller would set after
-    50 s are set at once; the controller then taints the Nodes itself.
+    """Within the block no kubelet reports. The conditions that the node controller would set later
+    are set at once; the controller then taints the Nodes itself.
     """
     with nodes.silent():
         await asyncio.gather(*(_lose(world, name) for name in nodes.names))

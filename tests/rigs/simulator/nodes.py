@@ -13,10 +13,13 @@ from tests.rigs.simulator.api import MERGE, STRATEGIC_MERGE, Api
 from tests.rigs.simulator.status import now
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_LEASE_SECONDS: Final = 40
-# Half as often as a kubelet, because they all share two cores; a Node is lost after 50 s.
-_BEAT_SECONDS: Final = 20.0
-_LOOK_SECONDS: Final = 5.0
+_LEASE_SECONDS: Final = 160
+LOST_SECONDS: Final = 200
+"""A Node whose Lease is that old is lost; for the controller manager."""
+# A kubelet renews its Lease every 10 s, and is lost after 50 s. Here 200 of them share two cores
+# with the tests: at 20 s their Leases took half of what an idle API server and etcd need.
+_BEAT_SECONDS: Final = 80.0
+_LOOK_SECONDS: Final = 10.0
 _AT_ONCE: Final = 16
 # Every kubelet reports it; without it no pod that requests some would fit.
 _DISK: Final = "100Gi"
