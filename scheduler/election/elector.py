@@ -2,8 +2,8 @@
 
 A process that loses the lease does not lead again: it ends, and another one starts from nothing.
 `run` raises LeaseLostError, which ends all other parts (`service/startup.py`), and the command line
-exits with status 1 (`__main__.py`). The rules are in `core/lease.py`; the check before each write
-is in `kube/fencing.py` and, for Slurm, in `slurmapi/transport.py`.
+exits with status 1 (`commands/every.py`). The rules are in `core/lease.py`; the check before each
+write is in `kube/fencing.py` and, for Slurm, in `slurmapi/transport.py`.
 """
 
 from __future__ import annotations

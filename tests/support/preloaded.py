@@ -2,7 +2,7 @@
 
 import gc
 
-import scheduler.__main__  # noqa: F401
+import scheduler.commands.every  # noqa: F401
 
 gc.collect()
 gc.freeze()

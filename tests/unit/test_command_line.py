@@ -64,7 +64,7 @@ _KUBECONFIG = {
     [
         (["frob"], "'frob'"),
         (["sandbox", "--frob"], "there is no --frob"),
-        (["sandbox", "extra"], "there is no extra"),
+        (["sandbox", "extra"], "unexpected argument extra"),
         (["--slurm-api=http://x"], "there is no --slurm-api"),  # no abbreviations
         (["demo", "--nodes", "2"], "there is no --nodes"),
         (["sandbox", "--nodes", "0"], "--nodes: '0': expected a number of 1 to 10000"),
@@ -180,6 +180,37 @@ def test_plugin_for_kubectl_shows_its_help_and_never_runs_the_scheduler(words, c
     assert output.startswith("usage: kubectl slurm ")
     assert "queue" in output
     assert "sandbox" not in output
+
+
+_CTRL_C_AT_AN_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "scheduler.view":
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Finder())
+from scheduler.__main__ import main, plugin
+sys.exit(main(["queue"]) if sys.argv[1] == "main" else plugin())
+"""
+
+
+@pytest.mark.parametrize("program", ["main", "plugin"])
+def test_ctrl_c_while_a_command_loads_leaves_no_traceback(program):
+    command = (sys.executable, "-c", _CTRL_C_AT_AN_IMPORT, program)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=150, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+def test_plugin_loads_neither_the_service_nor_the_doctor():
+    program = (
+        "import sys; from scheduler.commands import views; "
+        "print([it for it in sys.modules if it.startswith(('scheduler.service', "
+        "'scheduler.doctor', 'scheduler.reconcile'))])"
+    )
+    command = (sys.executable, "-c", program)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=150, check=True)
+    assert ended.stdout == b"[]\n"
 
 
 def test_version_is_told(capsys):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from annotations.keys import DEFINITIONS
-from scheduler.__main__ import main, parser
+from scheduler.__main__ import main
+from scheduler.commands.every import parser
 from scheduler.config.settings import ENV_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]

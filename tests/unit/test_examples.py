@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from annotations import ContainerResources, JobRequest, PodView, Rules, parse
-from scheduler.__main__ import parser
+from scheduler.commands.every import parser
 from scheduler.config.flags import load
 from scheduler.core.naming import GANG_RANK, GANG_SIZE
 from scheduler.policy.file import read

@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 
-from scheduler.__main__ import main, parser
+from scheduler.__main__ import main
+from scheduler.commands.every import parser
 from scheduler.completion.words import command_line
 
 ROOT: Final = Path(__file__).parents[3]

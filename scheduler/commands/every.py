@@ -1,0 +1,187 @@
+"""The whole command line: `run` (the default), and commands to look, to examine and to try."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import scheduler
+from scheduler.commands.parser import Parser, carried_out
+from scheduler.commands.views import add_views
+from scheduler.completion import command as completion
+from scheduler.config import flags, settings
+from scheduler.doctor import command as doctor
+from scheduler.doctor import nodes
+from scheduler.election.elector import LeaseLostError
+from scheduler.kube.errors import went_back
+from scheduler.kube.identity import ClusterIdError
+from scheduler.kube.session import KubeConfigError, in_cluster
+from scheduler.listen import descriptors
+from scheduler.migrate import command as migrate
+from scheduler.observe import logs
+from scheduler.observe.garbage import tended
+from scheduler.service import startup
+from scheduler.service.shown import Showing
+
+# Nobody has to audit in the image what no cluster needs.
+_LEFT_OUT: Final = (
+    "the container image has no sandbox and no demo; install the Python package, or use a checkout"
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words and _only_looks():
+        parser().print_help()
+        return 0
+    if not words or (words[0].startswith("-") and words[0] not in {"-h", "--help", "--version"}):
+        words.insert(0, "run")  # SUNK's flags stand alone
+    return carried_out(parser(), words)
+
+
+def _only_looks() -> bool:
+    """Whether a bare call comes from somebody who wants to know what this is: on a terminal,
+    outside of a cluster, without any setting. Containers and services that rely on the bare call
+    run as ever.
+    """
+    configured = any(name.startswith(settings.ENV_PREFIX) for name in os.environ)
+    return sys.stdout.isatty() and not configured and not in_cluster()
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    root = Parser(
+        prog="slurm-pod-scheduler",
+        description="A Kubernetes scheduler whose decisions Slurm makes.",
+        epilog="Without a command, flags are those of `run`. Without any word it is `run` too, "
+        "except on a terminal where nothing is set in the environment: there this help is shown.",
+    )
+    root.add_argument("--version", action="version", version=scheduler.__version__)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        usage="%(prog)s [--FLAG=VALUE ...]",
+        help="schedule pods (the default)",
+        description="Schedule pods until SIGTERM or SIGINT.",
+        epilog="Each flag is also an environment variable (--slurm-api-base is "
+        f"{settings.ENV_PREFIX}SLURM_API_BASE) and a key of the --config file.",
+    )
+    flags.add_arguments(run)
+    run.set_defaults(command=_run, parser=run, near=flags.near)
+    add_views(commands)
+    examining = commands.add_parser(
+        "doctor",
+        usage="%(prog)s [-o text|json] [--strict] [--FLAG=VALUE ...]",
+        help="what is wrong with Slurm and Kubernetes, and what helps",
+        description="Look at Slurm, at Kubernetes and at both together with the settings of `run`, "
+        "and say what is wrong and what helps. Nothing is changed, and no job is submitted. Exit "
+        "status: 0 no error, 1 at least one error (with --strict: or warning), 2 wrong settings.",
+    )
+    doctor.add_arguments(examining)
+    examining.set_defaults(command=doctor.run, parser=examining, near=flags.near)
+    looking = commands.add_parser(
+        "nodes",
+        usage="%(prog)s [-p NAMES] [-o table|json] [--FLAG=VALUE ...]",
+        help="each Slurm node, its Node, and who holds what of it",
+        description="List Slurm's nodes with their Kubernetes Nodes: the states of both; CPUs, "
+        "memory and GPUs held by pods (P), held by other jobs (J), free in Slurm (F) and in total "
+        "(T); and why a pod would be refused. Asks both servers with the settings of `run`, and "
+        "changes nothing. Exit status: 0; 1 if a server cannot be asked; 2 for wrong settings.",
+    )
+    nodes.add_arguments(looking)
+    looking.set_defaults(command=nodes.run, parser=looking, near=flags.near)
+    moving = commands.add_parser(
+        "migrate",
+        help="what would change in manifests of SUNK or slurm-bridge",
+        description="Print, as a diff, what has to change in manifests that were written for "
+        "SUNK's Pod Scheduler or for slurm-bridge, and what people must decide. Exit status: 0 "
+        "nothing to change, 1 something to change or to decide, 2 an error.",
+    )
+    migrate.add_arguments(moving)
+    moving.set_defaults(command=migrate.run, parser=moving)
+    completing = commands.add_parser(
+        "completion",
+        help="a script that lets bash, zsh or fish complete this command line",
+        description="Print a script for a shell, with the commands and flags of this version. "
+        "For bash: source <(slurm-pod-scheduler completion bash)",
+    )
+    completion.add_arguments(completing)
+    completing.set_defaults(command=_completion, parser=completing)
+    if importlib.util.find_spec("scheduler.sandbox") is not None:
+        _add_sandbox_and_demo(commands)
+    else:
+        for name in ("sandbox", "demo"):
+            absent = commands.add_parser(name, help=_LEFT_OUT, description=_LEFT_OUT)
+            absent.set_defaults(command=_left_out, parser=absent, takes_any_words=True)
+    return root
+
+
+def _add_sandbox_and_demo(commands: argparse._SubParsersAction[Parser]) -> None:
+    from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
+
+    embedded = commands.add_parser(
+        "sandbox",
+        help="an embedded Kubernetes and Slurm to try it on",
+        description="Run an embedded Kubernetes and Slurm until Ctrl-C; nothing is installed, "
+        "only loopback addresses are used.",
+    )
+    sandbox.add_arguments(embedded)
+    embedded.set_defaults(command=_sandbox, parser=embedded)
+    demo = commands.add_parser(
+        "demo",
+        help="see pods go through Slurm, in half a minute",
+        description="Play a story on the sandbox, with the real scheduler in a process of its "
+        "own, and check that every promise is kept (exit status 0).",
+    )
+    demo.set_defaults(command=_demo, parser=demo)
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    return completion.run(arguments.shell, parser(), first="run")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        given = flags.load(arguments)
+        logs.set_up(given.zap_log_level, given.log_format)
+        descriptors.raise_limit()
+        asyncio.run(tended(startup.run(given, showing=_showing(given))))
+    except (KubeConfigError, ClusterIdError, LeaseLostError, OSError) as error:
+        print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
+        return 1
+    except ExceptionGroup as failed:
+        if went_back(failed) is None:
+            raise
+        return 1  # the log says why
+    return 0
+
+
+def _showing(given: settings.Settings) -> Showing | None:
+    if given.page_bind_address is None:
+        return None
+    from scheduler.page.serving import serving  # noqa: PLC0415 - most processes have no page
+
+    return serving
+
+
+def _sandbox(arguments: argparse.Namespace) -> int:
+    from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
+
+    return asyncio.run(sandbox.run(arguments))
+
+
+def _demo(_arguments: argparse.Namespace) -> int:
+    from scheduler.demo import main as demo  # noqa: PLC0415 - not in the image
+
+    return asyncio.run(demo.run())
+
+
+def _left_out(arguments: argparse.Namespace) -> int:
+    print(f"{arguments.parser.prog}: {_LEFT_OUT}", file=sys.stderr)
+    return 2

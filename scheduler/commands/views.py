@@ -1,0 +1,58 @@
+"""The commands for people who look at pods, which are also those of `kubectl slurm`.
+
+They load little: a person waits for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import scheduler
+from scheduler.commands.parser import Parser, carried_out
+from scheduler.view import explain, partitions, queue
+
+
+def plugin() -> int:
+    """Run one command of `kubectl slurm`, which has those for people who look at pods; returns the
+    exit status. Without any word it shows the help.
+    """
+    root = Parser(prog="kubectl slurm", description="What Slurm decides about pods.")
+    root.add_argument("--version", action="version", version=scheduler.__version__)
+    add_views(root.add_subparsers(required=True, metavar="COMMAND"))
+    return carried_out(root, sys.argv[1:] or ["--help"])
+
+
+def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add `queue`, `partitions` and `explain`."""
+    listing = commands.add_parser(
+        "queue",
+        help="the pods that wait, run and end, as squeue shows jobs",
+        description="List the pods of this scheduler's name, from the pods alone and with your own "
+        "rights in Kubernetes. - stands for what the pod does not show. Exit status: 0; 1 if the "
+        "cluster cannot be asked; 2 for wrong words; 130 after Ctrl-C.",
+    )
+    queue.add_arguments(listing)
+    listing.set_defaults(command=queue.run, parser=listing)
+    asking = commands.add_parser(
+        "partitions",
+        help="what may I ask for: partitions, limits, and what would start now",
+        description="List Slurm's partitions as a namespace may use them: state, time limit, "
+        "nodes and GPUs, the largest pod and the largest gang that there is room for now. Asks "
+        "the live page of the running scheduler with your own token; where none can be reached, "
+        "tells what the pods of the namespace show. - stands for what is not known. Exit status: "
+        "0; 1 if the cluster or the page refuses; 2 for wrong words; 130 after Ctrl-C.",
+    )
+    partitions.add_arguments(asking)
+    asking.set_defaults(command=partitions.run, parser=asking)
+    telling = commands.add_parser(
+        "explain",
+        help="the whole story of one pod, and the command to give next",
+        description="Tell what a pod asks for and where each value comes from, its Slurm job, why "
+        "it is as it is, what happened in order, what comes next and the command for it. From the "
+        "pod, its Events and its controller alone, with your own rights in Kubernetes. Exit "
+        "status: 0; 1 if there is nothing to tell or the cluster cannot be asked; 2 for wrong "
+        "words; 130 after Ctrl-C.",
+    )
+    explain.add_arguments(telling)
+    telling.set_defaults(command=explain.run, parser=telling)
