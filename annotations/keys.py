@@ -390,5 +390,5 @@ def supported() -> str:
 def remedy(name: str) -> str:
     """What to write instead of an unknown name."""
     for near in get_close_matches(name, BY_KEY, n=1):
-        return f"a known annotation: did you mean {near!r}?"
+        return f"a known annotation, such as {near!r}"
     return f"a known annotation: one of {supported()}"

@@ -323,4 +323,6 @@ def problems_text(problems: Sequence[Problem]) -> str:
     listed = "; ".join(clipped(problem.text, _PROBLEM_BYTES) for problem in ordered[:MOST_PROBLEMS])
     if len(ordered) > MOST_PROBLEMS:
         listed += f"; and {len(ordered) - MOST_PROBLEMS} more"
+    if all(problem.field.startswith("spec.") for problem in ordered):
+        return f"{listed}. Recreate the pod, because its spec cannot be corrected in place"
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"

@@ -143,7 +143,7 @@ def _outside(data: Any, pods: Workload) -> Iterator[Note]:
     for place in () if pods.root in _of_pods(pods) else (pods.root, *pods.above):
         own = (*place, "annotations")
         where = "spec.template" if pods.kind != "CronJob" else "spec.jobTemplate.spec.template"
-        expected = f"it in {where}.metadata.annotations: nobody reads it here"
+        expected = f"it in {where}.metadata.annotations, where it is read"
         found = mapping_at(data, own)
         if place == pods.root:  # slurm-bridge reads its own there
             found = {key: it for key, it in found.items() if str(key).startswith(PREFIX)}

@@ -135,11 +135,11 @@ def test_longest_text_is_accepted():
 @pytest.mark.parametrize(
     ("key", "nearest"),
     [
-        ("partitions", "did you mean 'partition'?"),
-        ("acount", "did you mean 'account'?"),
-        ("time-out", "did you mean 'timeout'?"),
-        ("excludedNodes", "did you mean 'excluded-nodes'?"),
-        ("constraint", "did you mean 'constraints'?"),
+        ("partitions", "such as 'partition'"),
+        ("acount", "such as 'account'"),
+        ("time-out", "such as 'timeout'"),
+        ("excludedNodes", "such as 'excluded-nodes'"),
+        ("constraint", "such as 'constraints'"),
         ("zzz", "one of account, begin, comment,"),
     ],
 )

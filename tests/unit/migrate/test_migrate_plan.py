@@ -59,7 +59,7 @@ def test_annotation_of_sunk_that_is_not_known_here_is_told_with_a_remedy() -> No
     found = examined(sunk_pod(partitions="gpu"))
     assert not found.edits
     assert texts(found) == [
-        f"{SUNK}partitions is 'gpu'; expected a known annotation: did you mean 'partition'?"
+        f"{SUNK}partitions is 'gpu'; expected a known annotation, such as 'partition'"
     ]
 
 
