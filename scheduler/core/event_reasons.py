@@ -194,10 +194,11 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.NO_NODE_FITS: Meaning(
         "Warning",
         "PodScheduled",
-        "No Kubernetes Node has the labels that the pod's nodeSelector or required affinity "
-        "requires, has no taint that the pod does not tolerate, and is large enough. A job is"
-        " submitted as soon as a Node fits.",
-        "Correct the pod's template and recreate the pod, or label the Nodes.",
+        "The pod fits on no Kubernetes Node. The message says how many Nodes lack a label that the "
+        "pod's nodeSelector or required affinity requires, have a taint that the pod does not "
+        "tolerate, or are too small. A job is submitted as soon as a Node fits.",
+        "Correct in the pod's template what the message names and recreate the pod, or change the "
+        "Nodes.",
     ),
     Reason.NODES_NOT_COMPARED: Meaning(
         "Normal",

@@ -65,7 +65,10 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
         lambda _request: "a job_submit plugin of this Slurm cluster has refused it",
         "ask the Slurm operators what it wants (job_submit.lua, and slurmctld's log)",
     ),
-    2000: (_annotation("partition"), "name a partition that `sinfo` shows"),
+    2000: (
+        _annotation("partition"),
+        "name a partition that `kubectl slurm partitions` or `sinfo` shows",
+    ),
     2010: (_annotation("user_id"), "name a user that may have jobs"),
     2014: (_size, "ask for less, or for what some node of the partition has"),
     2015: (_size, "ask for less, or for what some node of the partition has"),

@@ -128,7 +128,7 @@ def _waits(case: Case, row: Row) -> str:
     if _needs_somebody(row):
         return "Waiting does not help: somebody must change something, as said above."
     if row.job is None:
-        return "The scheduler goes on by itself once that has changed."
+        return "The scheduler goes on by itself once the cause is gone."
     return (
         "Slurm starts the job by itself once that has changed, and the scheduler binds the pod "
         "within seconds."
@@ -154,6 +154,10 @@ def _steps(case: Case, row: Row) -> Iterator[Step]:
         yield from _edits(case, row)
         yield from _slurm_commands(row)
         yield _describe(case)
+    elif why(row.reason) is None:  # Slurm has no such job in its queue
+        yield from _edits(case, row)
+        yield from _slurm_commands(row)
+        yield from _waiting(case, row)
     else:
         yield from _waiting(case, row)
         yield from _edits(case, row)
@@ -176,6 +180,9 @@ def _edits(case: Case, row: Row) -> Iterator[Step]:
         yield Step(
             "change the annotation", f"kubectl annotate --overwrite {case.where} {_changed(key)}"
         )
+        if key.rpartition("/")[2] == "partition":
+            namespace = quote(case.seen.namespace)
+            yield Step("see which partitions there are", f"kubectl slurm partitions -n {namespace}")
     if _SIZE in row.message or ("template" in remedy and (key is None or "spec." in row.message)):
         yield _template(case)
 

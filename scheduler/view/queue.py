@@ -120,12 +120,17 @@ async def _show(arguments: argparse.Namespace, listing: Listing, wanted: Wanted)
     else:
         put(output.whole(found := rows()))
         if not found:
-            sys.stderr.write(f"{_nothing(wanted, listing)}\n")
+            sys.stderr.write(f"{_nothing(wanted, listing, chosen)}\n")
 
 
-def _nothing(wanted: Wanted, listing: Listing) -> str:
+def _nothing(wanted: Wanted, listing: Listing, chosen: Choice) -> str:
     where = f"in namespace {wanted.namespace}" if wanted.namespace else "in any namespace"
     name = f"schedulerName {shown(wanted.scheduler_name)}"
-    if listing.rows:
-        return f"none of the {len(listing.rows)} pods with {name} {where} is one of those asked for"
-    return f"no pods with {name} {where}"
+    rows = listing.rows.values()
+    if not rows:
+        return f"no pods with {name} {where}"
+    if chosen.states.isdisjoint(it.state for it in rows):
+        states = ", ".join(sorted({it.state for it in rows}))
+        counted = "1 pod" if len(rows) == 1 else f"{len(rows)} pods"
+        return f"{counted} with {name} {where}, but only in other states ({states}): see -t all"
+    return f"none of the {len(rows)} pods with {name} {where} is one of those asked for"

@@ -115,7 +115,10 @@ def _elsewhere(row: Row | None) -> Iterator[str]:
             "The job's place in the queue, and which jobs stand before it: Slurm, by `squeue -t PD "
             "--sort=-p`. The pod shows only what Slurm said of this one job."
         )
-        yield "What is free now, and the largest node: Slurm, by `sinfo -N -o '%N %t %C %e %G'`."
+        yield (
+            "What is free now, and the largest node: the scheduler's page, by `kubectl slurm "
+            "partitions`, or Slurm, by `sinfo -N -o '%N %t %C %e %G'`."
+        )
         yield (
             "All nodes that the job must not get: Slurm, by "
             f"`scontrol show job {row.job}` (ExcNodeList)."

@@ -294,7 +294,7 @@ async def test_nothing_to_tell_is_one_line(
         (["explain", "node/x"], "argument POD: 'node/x': expected the name of a pod"),
         (["explain", "../x\x1b[2J"], "argument POD: '../x\\x1b[2J': expected the name of a pod"),
         (["explain", "x", "-o", "wide"], "--output: invalid choice: 'wide'"),
-        (["explain", "x", "y"], "there is no y"),
+        (["explain", "x", "y"], "unexpected argument y"),
     ],
 )
 def test_wrong_words_are_named_in_one_line(

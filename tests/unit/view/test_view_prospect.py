@@ -52,7 +52,12 @@ def pends(reason: str, more: str = "") -> dict[str, Any]:
         (
             {SUNK + "qos": "x"},
             waiting("Slurm refused: sunk.coreweave.com/qos is 'x'", "SlurmRejected"),
-            "kubectl wait",
+            "kubectl annotate --overwrite -n default pod/train sunk.coreweave.com/qos=VALUE",
+        ),
+        (
+            {},
+            waiting("None of the 2 Nodes can take the pod", "NoNodeFits"),
+            "kubectl get -n default pod/train -o yaml > pod.yaml",
         ),
         (
             {SUNK + "qoss": "x"},
@@ -77,6 +82,12 @@ def test_first_command_fits_the_case(
     steps = told(body).prospect.steps
     assert steps[0].command.startswith(first)
     assert len(steps) <= 3
+
+
+def test_partition_that_is_refused_leads_to_those_that_there_are() -> None:
+    status = waiting("Slurm refused: sunk.coreweave.com/partition is 'x'", "SlurmRejected")
+    steps = told(pod(annotations={SUNK + "partition": "x"}, status=status)).prospect.steps
+    assert steps[1].command == "kubectl slurm partitions -n default"
 
 
 def test_gated_pod_is_told_whose_turn_it_is() -> None:

@@ -84,6 +84,11 @@ async def test_namespaces_and_labels_choose(server: KubeServer, call: Call) -> N
     assert (status, out) == (0, "")
     assert err == "no pods with schedulerName slurm-scheduler in namespace nowhere\n"
     err = (await call("-t", "F"))[2]
+    assert err == (
+        "1 pod with schedulerName slurm-scheduler in namespace default, but only in other states "
+        "(PENDING): see -t all\n"
+    )
+    err = (await call("-p", "gpu"))[2]
     assert err.startswith("none of the 1 pods with schedulerName slurm-scheduler in namespace def")
 
 
@@ -186,7 +191,7 @@ async def test_server_that_is_away_is_named(
         (["--sort=colour"], "--sort: 'colour': expected some of namespace, name"),
         (["-o", "xml"], "--output: invalid choice: 'xml'"),
         (["-A", "-n", "x"], "not allowed with argument"),
-        (["extra"], "there is no extra"),
+        (["extra"], "unexpected argument extra"),
         (["--device-resources=x"], "--device-resources: 'x': expected KEY=VALUE"),
     ],
 )
@@ -209,6 +214,16 @@ async def test_settings_of_the_service_do_not_matter(
     monkeypatch.setenv("SLURM_POD_SCHEDULER_SCHEDULER_NAME", "batch")
     status, _, err = await call()
     assert (status, err) == (0, "no pods with schedulerName batch in namespace default\n")
+
+
+async def test_pods_that_have_all_ended_are_counted(server: KubeServer, call: Call) -> None:
+    add(server, pod("done", status={"phase": "Succeeded"}))
+    status, _, err = await call()
+    assert status == 0
+    assert "1 pod with schedulerName slurm-scheduler in namespace default, but only in" in err
+    assert "other states (COMPLETED): see -t all" in err
+    _, out, _ = await call("-t", "all")
+    assert "done" in out
 
 
 # What a shell starts in the background ignores SIGINT, and so would everything that it starts.
