@@ -39,7 +39,7 @@ $(RUNS): requirements/runtime.txt requirements/build.txt pyproject.toml
 	@echo "1/3 making the virtual environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "2/3 installing $$(cat requirements/runtime.txt requirements/build.txt | grep -c ==)" \
-	  "packages into it, about 100 MB: ten seconds, and as long as the download takes"
+	  "packages into it, about 100 MB: a quarter of a minute, and as long as the download takes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  -r requirements/runtime.txt -r requirements/build.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

@@ -40,8 +40,8 @@ Only the two clusters are models; the scheduler is the real one, in a process of
 Lines with "pod" are what `kubectl get pods -w` would show, lines with "slurm" what squeue would.
 Slurm is asked ten times a second, so its lines can come a little late."""
 _NEXT: Final = """\
-Next: `{command} sandbox` keeps two such clusters running, for your own
-kubectl and for the commands `queue`, `explain` and `partitions` (docs/quick-start.md);
+Next: `{command} sandbox` runs such a Kubernetes and such a Slurm for your
+own kubectl, and for the commands `queue`, `explain` and `partitions` (docs/quick-start.md);
 README.md says how to run the scheduler on real clusters."""
 
 

@@ -25,7 +25,7 @@ kind: Pod
 metadata:
   name: hello
   annotations:
-    sandbox/run-seconds: "20"  # the sandbox has no real containers: this one ends by itself
+    sandbox/run-seconds: "600"  # the sandbox has no real containers: this one ends by itself
 spec:
   schedulerName: slurm-scheduler
   terminationGracePeriodSeconds: 10
@@ -70,7 +70,9 @@ In a third terminal, create a pod and look at it:
   kubectl slurm partitions       # what a pod may ask for, and what would start now
   squeue                         # Slurm's side; there are sinfo, scancel and sbatch too
 
-Once the scheduler runs, its live page is at http://127.0.0.1:{page}/
+Once the scheduler runs (it logs "ready"), its live page is at http://127.0.0.1:{page}/
+For operators there are `slurm-pod-scheduler nodes` and `slurm-pod-scheduler doctor`, with the
+flags of `run` that stand above.
 
 Ctrl-C ends the sandbox{files}.
 """
