@@ -80,6 +80,17 @@ def test_eight_faults_are_told_and_the_others_counted() -> None:
     assert "; and 52 more." in text
 
 
+@pytest.mark.parametrize(
+    ("fields", "tail"),
+    [
+        (["spec.hostPID"], ". Recreate the pod, because its spec cannot be corrected in place"),
+        (["spec.hostPID", f"{PREFIX}qos"], ". Annotations can be corrected in place, for anything"),
+    ],
+)
+def test_remedy_fits_the_fields_that_are_wrong(fields: list[str], tail: str) -> None:
+    assert tail in problems_text([Problem(it, "true", "false") for it in fields])
+
+
 async def test_oversized_pod_is_refused_in_words_and_gets_no_job(
     service: Service, slurm: TinySlurm, kube: TinyKube
 ) -> None:
