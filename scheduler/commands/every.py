@@ -34,9 +34,9 @@ _LEFT_OUT: Final = (
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
+def carry_out(line: Sequence[str]) -> int:
+    """Run the command of a line of words; returns the exit status."""
+    words = list(line)
     if not words and _only_looks():
         parser().print_help()
         return 0
