@@ -80,6 +80,10 @@ class Board:
         """The rows of a namespace's pods."""
         return [it.row for it in self._entries.values() if it.row.namespace == namespace]
 
+    def all_rows(self) -> list[Row]:
+        """The rows of all pods."""
+        return [it.row for it in self._entries.values()]
+
     async def refresh(self) -> None:
         """Bring all lines up to date, unless that was done a moment ago. Those who ask meanwhile
         wait for the same work. May be cancelled: what is not done yet is done by the next.

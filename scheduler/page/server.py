@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import hdrs, web
 
@@ -23,6 +23,7 @@ from scheduler.kube.session import KubeSession
 from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
 from scheduler.page.partitions import NotKnownError, PartitionBoard
+from scheduler.page.queue_places import QueuePlaces
 from scheduler.page.story import ReadsAsUser, told
 from scheduler.page.stream import Streams
 from scheduler.view.connection import ViewError
@@ -35,8 +36,10 @@ MOST_STORIES_WAITING: Final = 32
 STORY_SECONDS: Final = 20.0
 MOST_ASKING: Final = 32
 MOST_ASKING_OF_A_USER: Final = 4
-"""How many may wait at a time to be told of partitions; the answers are made one by one."""
-PARTITIONS_SECONDS: Final = 20.0
+"""How many may wait at a time to be told of partitions or places; the answers are made one by
+one.
+"""
+ANSWER_SECONDS: Final = 20.0
 _AGAIN_SECONDS: Final = "5"
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
@@ -63,6 +66,12 @@ _POD: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class _Answer(Protocol):
+    """The answer about a namespace, behind an item."""
+
+    async def __call__(self, namespace: str, *, after: str) -> bytes: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """What the routes need. `is_open` says that no token is asked for. `stays` gets the connection
@@ -72,6 +81,7 @@ class Page:
     access: Access
     board: Board
     partitions: PartitionBoard
+    places: QueuePlaces
     streams: Streams
     kube: KubeSession
     names: Names
@@ -127,6 +137,7 @@ class PageServer:
         app.router.add_get("/api/stream", self._stream)
         app.router.add_get("/api/story", self._story)
         app.router.add_get("/api/partitions", self._partitions)
+        app.router.add_get("/api/places", self._places)
         return app
 
     @web.middleware
@@ -239,20 +250,32 @@ class PageServer:
 
     async def _partitions(self, request: web.Request) -> web.Response:
         """What a namespace may ask for, to those who may list its pods. No node is named."""
+        if not request.query.get("namespace"):
+            raise web.HTTPBadRequest(text="namespace: expected the name of a namespace")
+        return await self._of_namespace(request, self._page.partitions.answer)
+
+    async def _places(self, request: web.Request) -> web.Response:
+        """Where the waiting pods of a namespace stand, to those who may list its pods; without a
+        namespace those of all. No other pod is named.
+        """
+        return await self._of_namespace(request, self._page.places.answer)
+
+    async def _of_namespace(self, request: web.Request, answer: _Answer) -> web.Response:
         page = self._page
         user = await self._user(request)
         namespace, after = request.query.get("namespace", ""), request.query.get("after", "")
-        if _NAMESPACE.fullmatch(namespace) is None:
+        if namespace and _NAMESPACE.fullmatch(namespace) is None:
             raise web.HTTPBadRequest(text="namespace: expected the name of a namespace")
         if not await page.access.may(user, "list", "pods", namespace=namespace):
+            where = f"in namespace {namespace}" if namespace else "in all namespaces"
             raise web.HTTPForbidden(
-                text=f"you may not list pods in namespace {namespace}, so you are not told what it "
-                "may ask for; name another namespace, or ask the administrators for that right"
+                text=f"you may not list pods {where}, so you are not told this of them; name "
+                "another namespace, or ask the administrators for that right"
             )
         page.stays(request.protocol)
         with self._asking.place(user):
-            async with asyncio.timeout(PARTITIONS_SECONDS):
-                body = await page.partitions.answer(namespace, after=after)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                body = await answer(namespace, after=after)
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def _user(self, request: web.Request) -> User:

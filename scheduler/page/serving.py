@@ -17,6 +17,7 @@ from scheduler.observe.clock import monotonic
 from scheduler.page.access import Access, Open, Reviews
 from scheduler.page.board import Board
 from scheduler.page.partitions import PartitionBoard
+from scheduler.page.queue_places import QueuePlaces
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import LIFE_SECONDS, Streams, StreamTold
 from scheduler.service.shown import Shown
@@ -81,6 +82,7 @@ def _page(settings: Settings, shown: Shown, kube: KubeSession, listener: Listene
             keeps_gpus_apart=settings.gpu_node_sharing != "shared",
             clock=monotonic,
         ),
+        places=QueuePlaces(board, clock=monotonic),
         streams=Streams(board, site),
         kube=kube,
         names=names,

@@ -72,7 +72,8 @@ class Names:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A pod, or the `pods` of a gang together. "" and None stand for what is not known. Texts are
-    bounded, and are as the pod has them: `safe_text.py` makes them fit for a terminal.
+    bounded, and are as the pod has them: `safe_text.py` makes them fit for a terminal. `place` is
+    what the scheduler's page says (`queue_place.py`).
     """
 
     uid: str
@@ -95,6 +96,7 @@ class Row:
     node: str
     gang: GangView
     pods: tuple[Row, ...] = ()
+    place: str = ""
 
 
 def row_of(pod: Pod, names: Names) -> Row:

@@ -23,6 +23,7 @@ from scheduler.observe.clock import monotonic
 from scheduler.page.access import Access, Open, Reviews
 from scheduler.page.board import Board
 from scheduler.page.partitions import PartitionBoard
+from scheduler.page.queue_places import QueuePlaces
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import Streams, StreamTold
 from scheduler.policy.rulebook import Rulebook
@@ -174,6 +175,7 @@ async def _serve(world: World, session: KubeSession, access: Access) -> AsyncIte
         access=access,
         board=world.board,
         partitions=world.partitions,
+        places=QueuePlaces(world.board, clock=lambda: world.now),
         streams=Streams(world.board, site),
         kube=session,
         names=NAMES,
