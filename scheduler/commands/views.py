@@ -28,9 +28,10 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
     listing = commands.add_parser(
         "queue",
         help="the pods that wait, run and end, as squeue shows jobs",
-        description="List the pods of this scheduler's name, from the pods alone and with your own "
-        "rights in Kubernetes. - stands for what the pod does not show. Exit status: 0; 1 if the "
-        "cluster cannot be asked; 2 for wrong words; 130 after Ctrl-C.",
+        description="List the pods of this scheduler's name, from the pods and with your own "
+        "rights in Kubernetes. - stands for what the pod does not show. Places in the queue come "
+        "from the scheduler's live page, if it is named. Exit status: 0; 1 if the cluster cannot "
+        "be asked; 2 for wrong words; 130 after Ctrl-C.",
     )
     queue.add_arguments(listing)
     listing.set_defaults(command=queue.run, parser=listing)
@@ -50,9 +51,9 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
         help="the whole story of one pod, and the command to give next",
         description="Tell what a pod asks for and where each value comes from, its Slurm job, why "
         "it is as it is, what happened in order, what comes next and the command for it. From the "
-        "pod, its Events and its controller alone, with your own rights in Kubernetes. Exit "
-        "status: 0; 1 if there is nothing to tell or the cluster cannot be asked; 2 for wrong "
-        "words; 130 after Ctrl-C.",
+        "pod, its Events and its controller, with your own rights in Kubernetes, and from the "
+        "scheduler's live page, if it is named. Exit status: 0; 1 if there is nothing to tell or "
+        "the cluster cannot be asked; 2 for wrong words; 130 after Ctrl-C.",
     )
     explain.add_arguments(telling)
     telling.set_defaults(command=explain.run, parser=telling)

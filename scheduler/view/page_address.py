@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,30 @@ class PageAddress:
 
     base: str
     name: str
+
+
+def add_page_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the page is, and with whose token it is asked."""
+    parser.add_argument(
+        "--page-url",
+        type=page_url,
+        metavar="URL",
+        help="where the scheduler's live page is, such as https://slurm.example or "
+        f"http://127.0.0.1:8082 (default: {VARIABLE} of the environment)",
+    )
+    parser.add_argument(
+        "--page-token-file",
+        type=Path,
+        metavar="FILE",
+        help="a file with a token for the page (default: that of the kubeconfig)",
+    )
+
+
+def named_page(arguments: argparse.Namespace) -> tuple[PageAddress | None, str | None]:
+    """The page and the token that the flags and the environment name. Raises ViewError."""
+    page = address_of(arguments.page_url, dict(os.environ))
+    path = arguments.page_token_file
+    return page, None if path is None else token_in(path)
 
 
 def page_url(text: str) -> str:

@@ -1,10 +1,13 @@
-"""Asks the scheduler's page what a namespace may ask for (`page/server.py` answers)."""
+"""Asks the scheduler's page what a namespace may ask for, and where its pods stand in the queue
+(`page/server.py` answers).
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import aiohttp
 import msgspec
@@ -12,6 +15,7 @@ import msgspec
 from scheduler.view.connection import ViewError
 from scheduler.view.page_address import PageAddress
 from scheduler.view.partition_row import LONGEST_ANSWER, PartitionsTold
+from scheduler.view.queue_place import PlacesTold
 from scheduler.view.safe_text import shown
 
 MOST_ANSWERS: Final = 20
@@ -21,7 +25,7 @@ _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _NOT_NOW: Final = frozenset({502, 503, 504})
 _LONGEST_TEXT: Final = 300
-_decode = msgspec.json.Decoder(PartitionsTold).decode
+T = TypeVar("T", PartitionsTold, PlacesTold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,38 @@ class _Said(msgspec.Struct):
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Question(Generic[T]):
+    """A path of the page, and how its answer is read."""
+
+    path: str
+    decode: Callable[[bytes], T]
+
+
+_PARTITIONS: Final = _Question("/api/partitions", msgspec.json.Decoder(PartitionsTold).decode)
+_PLACES: Final = _Question("/api/places", msgspec.json.Decoder(PlacesTold).decode)
+
+
 async def partitions(
     page: PageAddress, *, token: str, namespace: str
 ) -> PartitionsTold | NotAnswered:
     """All partitions. Raises ViewError for what waiting does not help against."""
+    return await _asked(_PARTITIONS, page, token, namespace)
+
+
+async def places(page: PageAddress, *, token: str, namespace: str) -> PlacesTold | NotAnswered:
+    """The places of the waiting pods in a namespace, or in all for "". Raises ViewError for what
+    waiting does not help against.
+    """
+    return await _asked(_PLACES, page, token, namespace)
+
+
+async def _asked(
+    question: _Question[T], page: PageAddress, token: str, namespace: str
+) -> T | NotAnswered:
     try:
         async with asyncio.timeout(_SECONDS), aiohttp.ClientSession(trust_env=False) as session:
-            return await _all(session, page, token, namespace)
+            return await _all(session, question, page, token, namespace)
     except TimeoutError:
         return NotAnswered(f"{page.base} does not answer within {_SECONDS:g} s")
     except (aiohttp.ClientError, OSError) as error:
@@ -49,33 +78,40 @@ async def partitions(
 
 
 async def _all(
-    session: aiohttp.ClientSession, page: PageAddress, token: str, namespace: str
-) -> PartitionsTold | NotAnswered:
-    found = await _one(session, page, token, {"namespace": namespace})
+    session: aiohttp.ClientSession,
+    question: _Question[T],
+    page: PageAddress,
+    token: str,
+    namespace: str,
+) -> T | NotAnswered:
+    found = await _one(session, question, page, token, {"namespace": namespace})
     for _ in range(MOST_ANSWERS - 1):
         if isinstance(found, NotAnswered) or not found.continue_:
             break
         after = {"namespace": namespace, "after": found.continue_}
-        more = await _one(session, page, token, after)
+        more = await _one(session, question, page, token, after)
         if isinstance(more, NotAnswered):
             return more
         found = _joined(found, more)
     return found
 
 
-def _joined(found: PartitionsTold, more: PartitionsTold) -> PartitionsTold:
+def _joined(found: T, more: T) -> T:
     """Both answers as one."""
-    return msgspec.structs.replace(
-        more, items=(*found.items, *more.items), limits=found.limits, notes=found.notes
-    )
+    items = (*found.items, *more.items)
+    return msgspec.structs.replace(found, items=items, continue_=more.continue_)
 
 
 async def _one(
-    session: aiohttp.ClientSession, page: PageAddress, token: str, query: dict[str, str]
-) -> PartitionsTold | NotAnswered:
+    session: aiohttp.ClientSession,
+    question: _Question[T],
+    page: PageAddress,
+    token: str,
+    query: dict[str, str],
+) -> T | NotAnswered:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with session.get(
-        f"{page.base}/api/partitions",
+        f"{page.base}{question.path}",
         params=query,
         headers=headers,
         allow_redirects=False,
@@ -83,7 +119,7 @@ async def _one(
     ) as response:
         body = await _body(response)
         if response.status == _OK:
-            return _decoded(body, page)
+            return _decoded(question, body, page)
         if response.status in _NOT_NOW:
             return NotAnswered(f"{page.base}: {_text(body, response.status)}")
         raise ViewError(_refusal(page, response.status, _text(body, response.status), token))
@@ -100,9 +136,9 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(found)
 
 
-def _decoded(body: bytes, page: PageAddress) -> PartitionsTold:
+def _decoded(question: _Question[T], body: bytes, page: PageAddress) -> T:
     try:
-        return _decode(body)
+        return question.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ViewError(
             f"{page.name}: {page.base}: it does not answer as the scheduler's live page does; "

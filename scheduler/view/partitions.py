@@ -8,11 +8,9 @@ refuses, 2 for wrong words, 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -24,7 +22,7 @@ from scheduler.view.calling import carry_out
 from scheduler.view.connection import chosen_namespace, connected
 from scheduler.view.listing import Listing, Wanted
 from scheduler.view.output import FORMS
-from scheduler.view.page_address import VARIABLE, PageAddress, address_of, page_url, token_in
+from scheduler.view.page_address import VARIABLE, add_page_flags, named_page
 from scheduler.view.page_client import NotAnswered
 from scheduler.view.partition_row import PartitionsTold
 from scheduler.view.partition_table import table
@@ -59,19 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="table",
         help="the form; wide has limits and notes too, name is the names alone (default: table)",
     )
-    parser.add_argument(
-        "--page-url",
-        type=page_url,
-        metavar="URL",
-        help="where the scheduler's live page is, such as https://slurm.example or "
-        f"http://127.0.0.1:8082 (default: {VARIABLE} of the environment)",
-    )
-    parser.add_argument(
-        "--page-token-file",
-        type=Path,
-        metavar="FILE",
-        help="a file with a token for the page (default: that of the kubeconfig)",
-    )
+    add_page_flags(parser)
     add_flags(parser)
 
 
@@ -81,25 +67,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
-    page = address_of(arguments.page_url, dict(os.environ))
-    path = arguments.page_token_file
-    token = None if path is None else token_in(path)
+    page, token = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
         found: PartitionsTold | NotAnswered = NotAnswered(_UNNAMED)
         if page is not None:
-            found = await _asked(page, session, token, namespace)
+            own = await session.bearer_token() if token is None else token
+            found = await page_client.partitions(page, token=own, namespace=namespace)
         if isinstance(found, NotAnswered):
             _say(arguments, found.why)
             found = await _of_pods(session, settings, namespace)
     _show(arguments, found)
-
-
-async def _asked(
-    page: PageAddress, session: KubeSession, token: str | None, namespace: str
-) -> PartitionsTold | NotAnswered:
-    own = await session.bearer_token() if token is None else token
-    return await page_client.partitions(page, token=own, namespace=namespace)
 
 
 async def _of_pods(session: KubeSession, settings: Settings, namespace: str) -> PartitionsTold:

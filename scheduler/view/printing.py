@@ -29,6 +29,7 @@ def as_object(row: Row) -> dict[str, Any]:
         "account": row.account,
         "qos": row.qos,
         "priority": row.priority,
+        "place": row.place,
         "created": moment_text(row.created),
         "expectedStart": moment_text(row.expected_start),
         "endsAt": moment_text(row.ends_at),

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from scheduler.config.settings import Settings
-from scheduler.view import choice
+from scheduler.view import choice, page_client
 from scheduler.view.calling import carry_out
 from scheduler.view.choice import Choice, ordered
 from scheduler.view.connection import ViewError, chosen_namespace, connected
 from scheduler.view.gang_rows import by_gang
 from scheduler.view.listing import Listing, Wanted
 from scheduler.view.output import FORMS, Output
+from scheduler.view.page_address import PageAddress, add_page_flags, named_page
+from scheduler.view.page_client import NotAnswered
 from scheduler.view.printing import put
+from scheduler.view.queue_place import QueuePlace, with_places
 from scheduler.view.row import IN_QUEUE, Row, row_of
 from scheduler.view.safe_text import shown
 from scheduler.view.site import add_flags, add_namespace, names_of
@@ -49,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on until Ctrl-C: a terminal is repainted; elsewhere each change is a line",
     )
+    add_page_flags(parser)
     add_flags(parser)
 
 
@@ -89,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
+    page, token = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = ""
         if not arguments.all_namespaces:
@@ -96,18 +101,51 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         wanted = Wanted(settings.scheduler_name, namespace, arguments.selector)
         listing = Listing(session, wanted, read=partial(row_of, names=names_of(settings)))
         await listing.fill()
-        await _show(arguments, listing, wanted)
+        places = None
+        if page is not None and not arguments.watch and arguments.output != "name":
+            own = await session.bearer_token() if token is None else token
+            places = await _places(arguments, page, own, namespace)
+        await _show(arguments, listing, wanted, places)
 
 
-async def _show(arguments: argparse.Namespace, listing: Listing, wanted: Wanted) -> None:
-    """Show all rows, and then each change if the user wants to see them."""
+async def _places(
+    arguments: argparse.Namespace, page: PageAddress, token: str, namespace: str
+) -> Mapping[str, QueuePlace] | None:
+    """The places of waiting pods by uid. If the page does not tell them, standard error says why,
+    and the queue is shown without them.
+    """
+    try:
+        found = await page_client.places(page, token=token, namespace=namespace)
+    except ViewError as error:
+        found = NotAnswered(str(error))
+    if not isinstance(found, NotAnswered):
+        return {it.uid: it for it in found.items}
+    sys.stderr.write(f"{arguments.parser.prog}: without places: {shown(found.why)}\n")
+    return None
+
+
+async def _show(
+    arguments: argparse.Namespace,
+    listing: Listing,
+    wanted: Wanted,
+    places: Mapping[str, QueuePlace] | None,
+) -> None:
+    """Show all rows, and then each change if the user wants to see them. Places change all the
+    time, so a watch has none.
+    """
     # Names are for kubectl, which knows pods alone.
     gangs = arguments.gangs and arguments.output != "name"
-    output = Output(arguments.output, namespaces=not wanted.namespace, gangs=gangs)
+    output = Output(
+        arguments.output,
+        namespaces=not wanted.namespace,
+        gangs=gangs,
+        places=places is not None,
+    )
     chosen = Choice(arguments.states, arguments.partition)
 
     def rows() -> Sequence[Row]:
-        found = by_gang(listing.rows.values()) if gangs else listing.rows.values()
+        found = list(with_places(listing.rows.values(), places or {}))
+        found = by_gang(found) if gangs else found
         return ordered(filter(chosen.takes, found), arguments.sort)
 
     if gangs and arguments.watch and not output.repaints:

@@ -51,6 +51,7 @@ COLUMNS: Final = (
     Column("GPUS", lambda row, _: str(row.gpus), number=True),
     Column("NODE", lambda row, _: row.node),
 )
+PLACE: Final = Column("PLACE", lambda row, _: row.place, number=True)
 GANG: Final = Column("GANG", lambda row, _: "" if row.gang.gang is None else row.gang.gang.name)
 RANK: Final = Column("RANK", lambda row, _: _rank(row))
 PODS: Final = Column("PODS", lambda row, _: _pods(row))
