@@ -15,12 +15,15 @@ from typing import Final
 from scheduler.config.settings import Settings
 from scheduler.view.calling import carry_out
 from scheduler.view.connection import ViewError, chosen_namespace, connected
+from scheduler.view.page_address import add_page_flags, named_page
 from scheduler.view.peers import company
 from scheduler.view.printing import as_json, as_yaml, put
+from scheduler.view.row import State
 from scheduler.view.safe_text import shown
 from scheduler.view.seen import see
 from scheduler.view.site import add_flags, add_namespace, names_of
-from scheduler.view.story import Story, story
+from scheduler.view.story import Story, among, story
+from scheduler.view.surroundings import surroundings
 from scheduler.view.telling import object_of, text_of
 
 _POD: Final = re.compile(r"(?:pods?/)?(?P<name>[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)", re.ASCII)
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="the form (default: text)",
     )
+    add_page_flags(parser)
     add_flags(parser)
 
 
@@ -54,14 +58,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
+    page, token = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
         seen = await see(session, namespace, arguments.pod)
         names, ours = names_of(settings), settings.scheduler_name
         told = story(seen, names, ours)
-        if told.row is not None:
-            found, unread = await company(session, told.row, scheduler=ours, names=names)
+        row = told.row
+        if row is not None:
+            found, unread = await company(session, row, scheduler=ours, names=names)
             told = replace(told, company=found, unread=(unread,) if unread else ())
+            if page is not None and row.state is State.PENDING:
+                own = await session.bearer_token() if token is None else token
+                told = among(told, await surroundings(page, row, token=own))
     other = "" if seen.pod is None else seen.pod.spec.scheduler_name
     if other not in {"", settings.scheduler_name}:
         raise ViewError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +17,7 @@ from scheduler.view.peers import Company
 from scheduler.view.prospect import Case, Prospect, meaning_of, prospect
 from scheduler.view.row import IN_QUEUE, Names, Row, State, row_of
 from scheduler.view.seen import Sighting
+from scheduler.view.surroundings import NOTHING_SAID, Surroundings
 
 _EXCLUDED: Final = "excluded nodes: "
 _ABOUT_NODES: Final = frozenset({Reason.NODE_UNAVAILABLE, Reason.NO_NODE_FITS})
@@ -38,7 +39,7 @@ class Story:
     """All that is told. `row` is None for a pod that is gone. `nodes` are the Slurm nodes of its
     job, as the pod names them. `end` is why a pod that is gone was ended, if an Event says so.
     `meaning` explains the reason of either; None if no table knows it. `company` is its gang.
-    `unread` says what else could not be read.
+    `surroundings` are what the scheduler's page says. `unread` says what else could not be read.
     """
 
     seen: Sighting
@@ -53,6 +54,7 @@ class Story:
     prospect: Prospect
     elsewhere: tuple[str, ...]
     company: Company | None = None
+    surroundings: Surroundings | None = None
     unread: tuple[str, ...] = ()
 
 
@@ -74,6 +76,16 @@ def story(seen: Sighting, names: Names, scheduler: str) -> Story:
         history=history(seen),
         prospect=prospect(Case(seen, row, names, scheduler)),
         elsewhere=tuple(_elsewhere(row)),
+    )
+
+
+def among(found: Story, surroundings: Surroundings) -> Story:
+    """The story with what the scheduler's page says, which need not be looked for elsewhere."""
+    return replace(
+        found,
+        surroundings=surroundings,
+        elsewhere=tuple(_elsewhere(found.row, surroundings)),
+        unread=(*found.unread, *surroundings.unread),
     )
 
 
@@ -105,20 +117,24 @@ def _ruled_out(seen: Sighting, row: Row | None) -> Iterator[RuledOut]:
     yield from last.values()
 
 
-def _elsewhere(row: Row | None) -> Iterator[str]:
-    """What the pod does not show, and who knows it."""
+def _elsewhere(row: Row | None, page: Surroundings = NOTHING_SAID) -> Iterator[str]:
+    """What neither the pod nor the page shows, and who knows it."""
     if row is None:
         yield "How the job ended, and who ended it: Slurm, by `sacct -o JobID,JobName,State,End`."
         return
     if row.state is State.PENDING and row.job is not None:
-        yield (
-            "The job's place in the queue, and which jobs stand before it: Slurm, by `squeue -t PD "
-            "--sort=-p`. The pod shows only what Slurm said of this one job."
-        )
-        yield (
-            "What is free now, and the largest node: the scheduler's page, by `kubectl slurm "
-            "partitions`, or Slurm, by `sinfo -N -o '%N %t %C %e %G'`."
-        )
+        if page.place is None:
+            yield (
+                "The job's place in the queue, and which jobs stand before it: the scheduler's "
+                "page (--page-url), among its own jobs; or Slurm, by `squeue -t PD --sort=-p`."
+            )
+        else:
+            yield "Which jobs of Slurm's own stand before it: Slurm, by `squeue -t PD --sort=-p`."
+        if page.partition is None:
+            yield (
+                "What is free now, and the largest node: the scheduler's page (--page-url), or "
+                "Slurm, by `sinfo -N -o '%N %t %C %e %G'`."
+            )
         yield (
             "All nodes that the job must not get: Slurm, by "
             f"`scontrol show job {row.job}` (ExcNodeList)."

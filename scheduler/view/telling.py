@@ -15,6 +15,7 @@ from scheduler.view.history import Moment
 from scheduler.view.printing import as_object, moment_text
 from scheduler.view.safe_text import cut, shown, width
 from scheduler.view.story import Story
+from scheduler.view.surroundings import room_lines, room_object
 from scheduler.view.table import UNKNOWN, duration
 
 _WIDEST: Final = 100
@@ -40,6 +41,7 @@ def object_of(story: Story) -> dict[str, Any]:
         ],
         "slurmNodes": story.nodes or None,
         "gang": None if story.company is None else gang_object(story.company),
+        "room": None if story.surroundings is None else room_object(story.surroundings),
         "reason": _reason(story)[0] or None,
         "message": _reason(story)[1] or None,
         "meaning": None if meaning is None else meaning.meaning,
@@ -74,6 +76,7 @@ def text_of(story: Story, now: datetime) -> str:
         ("Its Slurm job", _job(story, now)),
         ("Its gang", _gang(story)),
         ("Why", _why(story)),
+        ("What there is now", _room(story)),
         ("Nodes ruled out", [line for it in story.ruled_out for line in _wrapped(it.said)]),
         ("What happened (UTC)", [line for it in story.history for line in _moment(it)]),
         ("What is next", _wrapped(story.prospect.what)),
@@ -135,6 +138,11 @@ def _job(story: Story, now: datetime) -> list[str]:
 
 def _gang(story: Story) -> list[str]:
     rows = () if story.company is None else gang_lines(story.company)
+    return [line for what, it in rows for line in _wrapped(it, first=f"{_INDENT}{what:<16}")]
+
+
+def _room(story: Story) -> list[str]:
+    rows = () if story.surroundings is None else room_lines(story.surroundings)
     return [line for what, it in rows for line in _wrapped(it, first=f"{_INDENT}{what:<16}")]
 
 

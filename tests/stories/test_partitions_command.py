@@ -1,4 +1,6 @@
-"""`kubectl slurm partitions` tells a user without any access to Slurm what would start now."""
+"""What the page tells a user without any access to Slurm: by `kubectl slurm partitions` what would
+start now, and by `queue` and `explain` where a pod stands.
+"""
 
 from __future__ import annotations
 
@@ -114,3 +116,29 @@ async def test_table_has_the_columns_of_the_page(world: World, page: tuple[str, 
     assert out.splitlines()[0].split() == sample.splitlines()[0].split()
     assert [it.split()[0] for it in out.splitlines()[1:]] == names
     assert "sacctmgr" in said
+
+
+async def test_places_in_the_queue_are_in_slurms_order(world: World, page: tuple[str, ...]) -> None:
+    partition = world.cluster.partition
+    await world.set_partition(partition, state="DOWN")
+    jobs = {}
+    for name in ("first", "second"):
+        await world.create(name, cpus="1", memory="100Mi", slurm={"partition": partition})
+        pod = await world.waiting(name)
+        jobs[name] = (await world.placeholder(pod)).job_id
+
+    async def told() -> dict[str, str]:
+        items = json.loads(await plugin(world, "queue", *page, "-o", "json"))["items"]
+        found = {it["name"]: it["place"] for it in items}
+        return found if all(found.values()) else {}
+
+    assert jobs["first"] < jobs["second"], "so Slurm starts it first: their priority is the same"
+    places = await world.until("both have a place", told, seconds=_SECONDS)
+    assert places == {"first": "1/2", "second": "2/2"}
+    out, _ = await plugin_and_remarks(world, "queue", *page)
+    assert out.splitlines()[0].split()[-1] == "PLACE"
+    story = await plugin(world, "explain", "second", *page)
+    (room,) = (it for it in story.split("\n\n") if it.startswith("What there is now\n"))
+    words = " ".join(room.split())
+    assert f"2 of the 2 waiting jobs of this scheduler in partition {partition}" in words
+    assert f"partition {partition}, which is DOWN" in words
