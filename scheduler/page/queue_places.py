@@ -52,20 +52,20 @@ class QueuePlaces:
         self.ranked += 1
         await self._board.refresh()
         jobs: dict[str, dict[int, int]] = {}
-        self._waiting = []
+        waiting: list[Row] = []
+        ranks: dict[str, dict[int, int]] = {}
         for row in self._board.all_rows():
             await turns.item()
             if row.job is None or not _is_told_to_wait(row):
                 continue
-            self._waiting.append(row)
+            waiting.append(row)
             for name in _partitions(row):
                 known = jobs.setdefault(name, {})
                 known[row.job] = max(known.get(row.job, 0), row.priority or 0)
-        self._waiting.sort(key=lambda row: row.uid)
-        self._ranks = {}
         for name, found in jobs.items():
-            self._ranks[name] = {job: place for place, job in enumerate(_in_order(found), 1)}
+            ranks[name] = {job: place for place, job in enumerate(_in_order(found), 1)}
             await turns.item()
+        self._waiting, self._ranks = sorted(waiting, key=lambda row: row.uid), ranks
 
     async def _made(self, namespace: str, after: str, turns: ShortTurns) -> PlacesTold:
         found: list[QueuePlace] = []
