@@ -9,7 +9,7 @@ from typing import Final
 from groundwork.retry import ATTEMPTS
 from tests.faults import faults
 from tests.faults.calls import Call, Server
-from tests.faults.play import Fault, Rule
+from tests.faults.play import Fault, Play, Rule
 from tests.faults.playground import Playground
 
 TIMES: Final = 3
@@ -50,12 +50,9 @@ async def play(ground: Playground, cells: Sequence[Cell], *, times: int = TIMES)
         await ground.kill()
         ground.start(eviction_policy="budget" if budget else "delete")
     await _churn(ground)
-    for call in calls:
-        if call.name in PROVOKED:
-            provoking, other, needed = PROVOKED[call.name]
-            rule = Rule(provoking, call=other, times=max(times, needed))
-            ground.play.rules.insert(0, rule)
+    provoking: dict[str, Rule] = {}
     for number in range(_CHURNS):
+        provoke(ground.play, rules, provoking, times=times)
         ground.cut()
         if any(call.name == "create_lease" for call in calls):
             ground.drop_lease()
@@ -66,6 +63,22 @@ async def play(ground: Playground, cells: Sequence[Cell], *, times: int = TIMES)
         if number % 2:
             await ground.restart()
     return rules
+
+
+def provoke(
+    playing: Play, rules: Sequence[Rule], provoking: dict[str, Rule], *, times: int
+) -> None:
+    """Play what leads to the calls whose faults were not played yet; again if it was used up. Two
+    reads at the same time can share what one of them needs. `provoking` are the rules so far.
+    """
+    for rule in rules:
+        if rule.played or rule.call not in PROVOKED:
+            continue
+        used = provoking.get(rule.call)
+        if used is None or used.played == used.times:
+            fault, other, needed = PROVOKED[rule.call]
+            provoking[rule.call] = Rule(fault, call=other, times=max(times, needed))
+            playing.rules.insert(0, provoking[rule.call])
 
 
 async def outage(ground: Playground, fault: Fault, server: Server) -> None:
