@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import scheduler
-from scheduler.commands.parser import Parser, carried_out
+from scheduler.commands.parser import Parser, add_command, carried_out
 from scheduler.commands.views import add_views
 from scheduler.completion import command as completion
 from scheduler.config import flags, settings
@@ -64,29 +64,37 @@ def parser() -> Parser:
     )
     root.add_argument("--version", action="version", version=scheduler.__version__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
-    run = commands.add_parser(
+    add_command(
+        commands,
         "run",
+        flags.add_arguments,
+        _run,
+        near=flags.near,
         usage="%(prog)s [--FLAG=VALUE ...]",
         help="schedule pods (the default)",
         description="Schedule pods until SIGTERM or SIGINT.",
         epilog="Each flag is also an environment variable (--slurm-api-base is "
         f"{settings.ENV_PREFIX}SLURM_API_BASE) and a key of the --config file.",
     )
-    flags.add_arguments(run)
-    run.set_defaults(command=_run, parser=run, near=flags.near)
     add_views(commands)
-    examining = commands.add_parser(
+    add_command(
+        commands,
         "doctor",
+        doctor.add_arguments,
+        doctor.run,
+        near=flags.near,
         usage="%(prog)s [-o text|json] [--strict] [--FLAG=VALUE ...]",
         help="what is wrong with Slurm and Kubernetes, and what helps",
         description="Look at Slurm, at Kubernetes and at both together with the settings of `run`, "
         "and say what is wrong and what helps. Nothing is changed, and no job is submitted. Exit "
         "status: 0 no error, 1 at least one error (with --strict: or warning), 2 wrong settings.",
     )
-    doctor.add_arguments(examining)
-    examining.set_defaults(command=doctor.run, parser=examining, near=flags.near)
-    looking = commands.add_parser(
+    add_command(
+        commands,
         "nodes",
+        nodes.add_arguments,
+        nodes.run,
+        near=flags.near,
         usage="%(prog)s [-p NAMES] [-o table|json] [--FLAG=VALUE ...]",
         help="each Slurm node, its Node, and who holds what of it",
         description="List Slurm's nodes with their Kubernetes Nodes: the states of both; CPUs, "
@@ -94,25 +102,25 @@ def parser() -> Parser:
         "(T); and why a pod would be refused. Asks both servers with the settings of `run`, and "
         "changes nothing. Exit status: 0; 1 if a server cannot be asked; 2 for wrong settings.",
     )
-    nodes.add_arguments(looking)
-    looking.set_defaults(command=nodes.run, parser=looking, near=flags.near)
-    moving = commands.add_parser(
+    add_command(
+        commands,
         "migrate",
+        migrate.add_arguments,
+        migrate.run,
         help="what would change in manifests of SUNK or slurm-bridge",
         description="Print, as a diff, what has to change in manifests that were written for "
         "SUNK's Pod Scheduler or for slurm-bridge, and what people must decide. Exit status: 0 "
         "nothing to change, 1 something to change or to decide, 2 an error.",
     )
-    migrate.add_arguments(moving)
-    moving.set_defaults(command=migrate.run, parser=moving)
-    completing = commands.add_parser(
+    add_command(
+        commands,
         "completion",
+        completion.add_arguments,
+        _completion,
         help="a script that lets bash, zsh or fish complete this command line",
         description="Print a script for a shell, with the commands and flags of this version. "
         "For bash: source <(slurm-pod-scheduler completion bash)",
     )
-    completion.add_arguments(completing)
-    completing.set_defaults(command=_completion, parser=completing)
     if importlib.util.find_spec("scheduler.sandbox") is not None:
         _add_sandbox_and_demo(commands)
     else:
@@ -125,21 +133,24 @@ def parser() -> Parser:
 def _add_sandbox_and_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
 
-    embedded = commands.add_parser(
+    add_command(
+        commands,
         "sandbox",
+        sandbox.add_arguments,
+        _sandbox,
         help="an embedded Kubernetes and Slurm to try it on",
         description="Run an embedded Kubernetes and Slurm until Ctrl-C; nothing is installed, "
         "only loopback addresses are used.",
     )
-    sandbox.add_arguments(embedded)
-    embedded.set_defaults(command=_sandbox, parser=embedded)
-    demo = commands.add_parser(
+    add_command(
+        commands,
         "demo",
+        lambda _parser: None,  # it has no flags
+        _demo,
         help="see pods go through Slurm, in half a minute",
         description="Play a story on the sandbox, with the real scheduler in a process of its "
         "own, and check that every promise is kept (exit status 0).",
     )
-    demo.set_defaults(command=_demo, parser=demo)
 
 
 def _completion(arguments: argparse.Namespace) -> int:

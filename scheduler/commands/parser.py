@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from scheduler.config.settings import SettingsError
@@ -22,11 +22,27 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+def add_command(
+    commands: argparse._SubParsersAction[Parser],
+    name: str,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    run: Callable[[argparse.Namespace], int],
+    *,
+    near: Callable[[str], str] | None = None,
+    **texts: Any,
+) -> None:
+    """Add a command, which `run` carries out. `near` says what a flag that does not exist
+    resembles. `texts` are those of argparse, such as `help` and `description`.
+    """
+    parser = commands.add_parser(name, **texts)
+    add_arguments(parser)
+    parser.set_defaults(command=run, parser=parser, near=near)
+
+
 def carried_out(root: Parser, words: Sequence[str]) -> int:
     """Run the command that the words name; returns the exit status.
 
-    Each command's parser sets `command` and `parser`. It may set `near`, which says what a flag
-    that does not exist resembles, and `takes_any_words`.
+    A command of `add_command` may set `takes_any_words`.
     """
     arguments, unknown = root.parse_known_args(words)
     if unknown and not getattr(arguments, "takes_any_words", False):
@@ -44,5 +60,5 @@ def _unexpected(word: str, arguments: argparse.Namespace) -> str:
     name = redacted(word.partition("=")[0])
     if not word.startswith("-"):
         return f"unexpected argument {name}"
-    near = arguments.near(word) if "near" in arguments else ""
+    near = "" if arguments.near is None else arguments.near(word)
     return f"there is no {name}{near}"

@@ -9,7 +9,7 @@ import argparse
 import sys
 
 import scheduler
-from scheduler.commands.parser import Parser, carried_out
+from scheduler.commands.parser import Parser, add_command, carried_out
 from scheduler.view import explain, partitions, queue
 
 
@@ -25,18 +25,22 @@ def plugin() -> int:
 
 def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add `queue`, `partitions` and `explain`."""
-    listing = commands.add_parser(
+    add_command(
+        commands,
         "queue",
+        queue.add_arguments,
+        queue.run,
         help="the pods that wait, run and end, as squeue shows jobs",
         description="List the pods of this scheduler's name, from the pods and with your own "
         "rights in Kubernetes. - stands for what the pod does not show. Places in the queue come "
         "from the scheduler's live page, if it is named. Exit status: 0; 1 if the cluster cannot "
         "be asked; 2 for wrong words; 130 after Ctrl-C.",
     )
-    queue.add_arguments(listing)
-    listing.set_defaults(command=queue.run, parser=listing)
-    asking = commands.add_parser(
+    add_command(
+        commands,
         "partitions",
+        partitions.add_arguments,
+        partitions.run,
         help="what may I ask for: partitions, limits, and what would start now",
         description="List Slurm's partitions as a namespace may use them: state, time limit, "
         "nodes and GPUs, the largest pod and the largest gang that there is room for now. Asks "
@@ -44,10 +48,11 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
         "tells what the pods of the namespace show. - stands for what is not known. Exit status: "
         "0; 1 if the cluster or the page refuses; 2 for wrong words; 130 after Ctrl-C.",
     )
-    partitions.add_arguments(asking)
-    asking.set_defaults(command=partitions.run, parser=asking)
-    telling = commands.add_parser(
+    add_command(
+        commands,
         "explain",
+        explain.add_arguments,
+        explain.run,
         help="the whole story of one pod, and the command to give next",
         description="Tell what a pod asks for and where each value comes from, its Slurm job, why "
         "it is as it is, what happened in order, what comes next and the command for it. From the "
@@ -55,5 +60,3 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
         "scheduler's live page, if it is named. Exit status: 0; 1 if there is nothing to tell or "
         "the cluster cannot be asked; 2 for wrong words; 130 after Ctrl-C.",
     )
-    explain.add_arguments(telling)
-    telling.set_defaults(command=explain.run, parser=telling)
