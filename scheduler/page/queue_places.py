@@ -8,7 +8,7 @@ asks, and once for all who ask at about the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -31,8 +31,7 @@ class QueuePlaces:
         self._clock = clock
         self._busy = asyncio.Lock()
         self._fresh_until = float("-inf")
-        self._ranks: dict[str, dict[int, int]] = {}
-        self._waiting: list[Row] = []
+        self._told: list[tuple[str, QueuePlace]] = []
         self.ranked = 0
         """How many times the jobs were put in order."""
 
@@ -48,45 +47,43 @@ class QueuePlaces:
             return _encode(await self._made(namespace, after, turns))
 
     async def _rank(self, turns: ShortTurns) -> None:
-        """Put the waiting jobs of each partition in order."""
+        """Put the waiting jobs of each partition in order. What is told has a namespace for each
+        place, and is sorted by uid.
+        """
         self.ranked += 1
         await self._board.refresh()
         jobs: dict[str, dict[int, int]] = {}
-        waiting: list[Row] = []
-        ranks: dict[str, dict[int, int]] = {}
+        waiting: list[tuple[Row, int]] = []
         for row in self._board.all_rows():
             await turns.item()
             if row.job is None or not _is_told_to_wait(row):
                 continue
-            waiting.append(row)
+            waiting.append((row, row.job))
             for name in _partitions(row):
                 known = jobs.setdefault(name, {})
                 known[row.job] = max(known.get(row.job, 0), row.priority or 0)
+        ranks: dict[str, dict[int, int]] = {}
         for name, found in jobs.items():
             ranks[name] = {job: place for place, job in enumerate(_in_order(found), 1)}
             await turns.item()
-        self._waiting, self._ranks = sorted(waiting, key=lambda row: row.uid), ranks
+        told: list[tuple[str, QueuePlace]] = []
+        for row, job in waiting:
+            await turns.item()
+            # Where it stands best, if it may start in several partitions.
+            for place, name in sorted((ranks[it][job], it) for it in _partitions(row))[:1]:
+                best = QueuePlace(uid=row.uid, partition=name, place=place, of=len(ranks[name]))
+                told.append((row.namespace, best))
+        self._told = sorted(told, key=lambda it: it[1].uid)
 
     async def _made(self, namespace: str, after: str, turns: ShortTurns) -> PlacesTold:
         found: list[QueuePlace] = []
-        for row in self._waiting:
+        for of, place in self._told:
             await turns.item()
-            if row.uid > after and namespace in {"", row.namespace}:
+            if place.uid > after and namespace in {"", of}:
                 if len(found) == MOST_PLACES:
                     return PlacesTold(items=tuple(found), continue_=found[-1].uid)
-                found += self._best(row)
+                found.append(place)
         return PlacesTold(items=tuple(found))
-
-    def _best(self, row: Row) -> Iterable[QueuePlace]:
-        """The pod's place in the partition where its job stands best."""
-        if row.job is None:
-            return ()
-        places = [
-            QueuePlace(uid=row.uid, partition=name, place=ranks[row.job], of=len(ranks))
-            for name in _partitions(row)
-            if row.job in (ranks := self._ranks.get(name, {}))
-        ]
-        return sorted(places, key=lambda it: (it.place, it.partition))[:1]
 
 
 def _in_order(priorities: Mapping[int, int]) -> list[int]:
