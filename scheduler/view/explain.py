@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
-    page, token = named_page(arguments)
+    page = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
         seen = await see(session, namespace, arguments.pod)
@@ -69,8 +69,8 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
             found, unread = await company(session, row, scheduler=ours, names=names)
             told = replace(told, company=found, unread=(unread,) if unread else ())
             if page is not None and row.state is State.PENDING:
-                own = await session.bearer_token() if token is None else token
-                told = among(told, await surroundings(page, row, token=own))
+                token = await page.token(session)
+                told = among(told, await surroundings(page.address, row, token=token))
     other = "" if seen.pod is None else seen.pod.spec.scheduler_name
     if other not in {"", settings.scheduler_name}:
         raise ViewError(

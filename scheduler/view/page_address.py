@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from scheduler.kube.session import KubeSession
 from scheduler.view.connection import ViewError
 from scheduler.view.safe_text import shown
 
@@ -49,11 +50,26 @@ def add_page_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def named_page(arguments: argparse.Namespace) -> tuple[PageAddress | None, str | None]:
-    """The page and the token that the flags and the environment name. Raises ViewError."""
-    page = address_of(arguments.page_url, dict(os.environ))
+@dataclass(frozen=True, slots=True)
+class NamedPage:
+    """The page that flags or the environment name, and the token that a flag names."""
+
+    address: PageAddress
+    given_token: str | None
+
+    async def token(self, session: KubeSession) -> str:
+        """The token to ask with: the one given, or the one of the user's kubeconfig."""
+        return await session.bearer_token() if self.given_token is None else self.given_token
+
+
+def named_page(arguments: argparse.Namespace) -> NamedPage | None:
+    """The page that the flags and the environment name; None if they name none. Raises ViewError,
+    also for a token that nobody needs.
+    """
+    address = address_of(arguments.page_url, dict(os.environ))
     path = arguments.page_token_file
-    return page, None if path is None else token_in(path)
+    given = None if path is None else token_in(path)
+    return None if address is None else NamedPage(address, given)
 
 
 def page_url(text: str) -> str:

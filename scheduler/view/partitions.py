@@ -67,13 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
-    page, token = named_page(arguments)
+    page = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
         found: PartitionsTold | NotAnswered = NotAnswered(_UNNAMED)
         if page is not None:
-            own = await session.bearer_token() if token is None else token
-            found = await page_client.partitions(page, token=own, namespace=namespace)
+            token = await page.token(session)
+            found = await page_client.partitions(page.address, token=token, namespace=namespace)
         if isinstance(found, NotAnswered):
             _say(arguments, found.why)
             found = await _of_pods(session, settings, namespace)

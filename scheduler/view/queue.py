@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
-    page, token = named_page(arguments)
+    page = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = ""
         if not arguments.all_namespaces:
@@ -103,8 +103,8 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         await listing.fill()
         places = None
         if page is not None and not arguments.watch and arguments.output != "name":
-            own = await session.bearer_token() if token is None else token
-            places = await _places(arguments, page, own, namespace)
+            token = await page.token(session)
+            places = await _places(arguments, page.address, token, namespace)
         await _show(arguments, listing, wanted, places)
 
 
