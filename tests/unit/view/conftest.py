@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from scheduler.__main__ import main
 from scheduler.observe import logs
 from scheduler.sandbox.kube import KubeModel, KubeServer
 from tests.unit.kube.conftest import _no_outside_settings, stub
 from tests.unit.kube.server import write_kubeconfig
 
 __all__ = ["_no_outside_settings", "stub"]
+
+Call = Callable[..., Awaitable[tuple[int, str, str]]]
+"""Carries a command line out; returns exit status, standard output and standard error."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +42,17 @@ def kubeconfig(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"token": "secret"})
     monkeypatch.setenv("KUBECONFIG", str(path))
     return path
+
+
+@pytest.fixture
+def command_line(capfd: pytest.CaptureFixture[str]) -> Call:
+    """Carries out the command that the first word names."""
+
+    async def call(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        status = await asyncio.to_thread(main, words)
+        sys.stdout.flush()
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return call

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from scheduler.__main__ import main
 from scheduler.sandbox.kube import KubeServer
 from tests.unit.kube import server as stub_server
 from tests.unit.kube.server import ApiStub, write_kubeconfig
+from tests.unit.view.conftest import Call
 from tests.unit.view.pods import (
     OURS,
     PENDING,
@@ -29,7 +29,6 @@ from tests.unit.view.pods import (
     waiting,
 )
 
-Call = Callable[..., Awaitable[tuple[int, str, str]]]
 CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
 POD_PATH = "/api/v1/namespaces/default/pods/train"
 EVENTS_PATH = "/api/v1/namespaces/default/events"
@@ -37,17 +36,9 @@ OWNER_PATH = "/apis/apps/v1/namespaces/default/replicasets/web"
 
 
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str]) -> Call:
-    """Carries a command line out; returns exit status, standard output and standard error."""
-
-    async def call(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        status = await asyncio.to_thread(main, ["explain", *words])
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return call
+def call(command_line: Call) -> Call:
+    """Carries out this command with these words."""
+    return partial(command_line, "explain")
 
 
 def sections(text: str) -> dict[str, str]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
 
-from scheduler.__main__ import main
 from scheduler.core.gang_sources import Membership, Source
 from scheduler.sandbox.kube import KubeServer
 from scheduler.view.gang import InGang, gang_of
@@ -19,9 +15,9 @@ from scheduler.view.row import Row, State
 from tests.support.costs import least_cpu_seconds
 from tests.unit.kube import server as stub_server
 from tests.unit.kube.server import ApiStub, write_kubeconfig
+from tests.unit.view.conftest import Call
 from tests.unit.view.pods import NAMES, OURS, SUNK, add, change, decoded, pod, row, waiting
 
-Call = Callable[..., Awaitable[tuple[int, str, str]]]
 KEY: Final = Membership(
     source=Source.ANNOTATIONS, namespace="default", name="train", identity="train"
 ).key
@@ -150,17 +146,9 @@ def test_many_pods_cost_no_more_each_than_a_few() -> None:
 
 
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str]) -> Call:
-    """Carries a command line out; returns exit status, standard output and standard error."""
-
-    async def call(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        status = await asyncio.to_thread(main, list(words))
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return call
+def call(command_line: Call) -> Call:
+    """Carries out a command line."""
+    return command_line
 
 
 def fill(server: KubeServer) -> None:

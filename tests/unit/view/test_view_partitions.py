@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import re
-import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 import yaml
 from aiohttp import web
 
-from scheduler.__main__ import main
 from scheduler.sandbox.kube import KubeServer
 from scheduler.view import page_client
 from scheduler.view.page_address import VARIABLE, page_url
@@ -30,9 +28,9 @@ from scheduler.view.partition_row import (
 )
 from scheduler.view.partition_table import COLUMNS, WIDE, table
 from tests.unit.kube.server import ApiStub, write_kubeconfig
+from tests.unit.view.conftest import Call
 from tests.unit.view.pods import SUNK, add, pod, waiting
 
-Call = Callable[..., Awaitable[tuple[int, str, str]]]
 GIB = 1024
 WHOLE = SizeTold(64, 256 * GIB, {"h100": 8})
 KIND = NodeKind(shape=WHOLE, nodes=8, usable=6, idle=2, gang=2, room=WHOLE)
@@ -57,17 +55,9 @@ ANSWER = PartitionsTold(
 
 
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str]) -> Call:
-    """Carries a command line out; returns exit status, standard output and standard error."""
-
-    async def call(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        status = await asyncio.to_thread(main, ["partitions", *words])
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return call
+def call(command_line: Call) -> Call:
+    """Carries out this command with these words."""
+    return partial(command_line, "partitions")
 
 
 @pytest.fixture

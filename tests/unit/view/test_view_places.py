@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +10,20 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from scheduler.__main__ import main
 from scheduler.sandbox.kube import KubeServer
 from scheduler.view.page_address import VARIABLE
 from scheduler.view.partition_row import PartitionsTold
 from scheduler.view.queue_place import PlacesTold, QueuePlace
 from tests.unit.kube.server import ApiStub
+from tests.unit.view.conftest import Call
 from tests.unit.view.pods import OURS, add, pod, uid_of, waiting
 from tests.unit.view.test_view_partitions import GPU
 
-Call = Callable[..., Awaitable[tuple[int, str, str]]]
-
 
 @pytest.fixture
-def call(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Call:
-    """Carries a command line out; returns exit status, standard output and standard error."""
-
-    async def call(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        status = await asyncio.to_thread(main, words)
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return call
+def call(kubeconfig: Path, command_line: Call) -> Call:
+    """Carries out a command line."""
+    return command_line
 
 
 @pytest.fixture

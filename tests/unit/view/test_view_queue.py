@@ -12,8 +12,9 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +25,18 @@ from scheduler.__main__ import main
 from scheduler.sandbox.kube import KubeServer, resources
 from tests.unit.kube import server as stub_server
 from tests.unit.kube.server import ApiStub, set_namespace, write_kubeconfig
+from tests.unit.view.conftest import Call
 from tests.unit.view.pods import SUNK, add, change, pod, waiting
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 120.0
 PODS_PATH = "/api/v1/namespaces/default/pods"
-Call = Callable[..., Awaitable[tuple[int, str, str]]]
 
 
 @pytest.fixture
-def call(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Call:
-    """Carries a command line out; returns exit status, standard output and standard error."""
-
-    async def call(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        status = await asyncio.to_thread(main, ["queue", *words])
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return call
+def call(kubeconfig: Path, command_line: Call) -> Call:
+    """Carries out this command with these words."""
+    return partial(command_line, "queue")
 
 
 async def test_pods_of_the_scheduler_are_listed(server: KubeServer, call: Call) -> None:
