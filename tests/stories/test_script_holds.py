@@ -24,6 +24,9 @@ pytestmark = pytest.mark.live
 
 _STOP_SECONDS: Final = 5
 _KILL_WAIT_SECONDS: Final = 30
+_CLEAR: Final = """#!/bin/sh
+rm -f /tmp/slurm-*.out
+"""
 _TRAP: Final = """#!/bin/sh
 umask 077
 for ahead in $(seq 20); do : >"/tmp/slurm-$((SLURM_JOB_ID + ahead)).out" || exit 1; done
@@ -116,13 +119,13 @@ async def test_placeholder_says_that_it_has_started(world: World) -> None:
 
 async def test_file_in_the_place_of_its_output_stops_no_placeholder(world: World) -> None:
     """Job ids are predictable, and on a node everybody may write to /tmp."""
-    trap = await world.native_job(
-        flags=[], script=_TRAP, partition=world.cluster.script_partition, user="alice"
-    )
+    # Ids repeat after Slurm has lost its state, and alice cannot replace the files of root's jobs.
+    partition = world.cluster.script_partition
+    cleared = await world.native_job(flags=[], script=_CLEAR, partition=partition)
+    await world.job_ended(cleared, state="COMPLETED")
+    trap = await world.native_job(flags=[], script=_TRAP, partition=partition, user="alice")
     await world.job_ended(trap, state="COMPLETED")
-    await world.create(
-        slurm={"partition": world.cluster.script_partition, "user-id": "2002", "group-id": "2002"}
-    )
+    await world.create(slurm={"partition": partition, "user-id": "2002", "group-id": "2002"})
     job = await world.placeholder(await world.running())
     assert trap < job.job_id <= trap + 20
 
