@@ -5,7 +5,6 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Less: what the scheduler and the demo need, without what tests and lint need.
 RUNS   := $(VENV)/.runs
-TESTS  ?= tests
 ARGS   ?=
 # The stories wait more than they compute; each worker has a sandbox of its own.
 WORKERS ?= 11
@@ -49,8 +48,13 @@ $(RUNS): requirements/runtime.txt requirements/build.txt pyproject.toml
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(RUNS)) ## watch pods go through Slurm on the embedded sandbox
 	$(BIN)/slurm-pod-scheduler demo $(ARGS)
 
+test: TESTS ?= tests
 test: $(STAMP) ## fast tier: unit, property, component, stories on the sandbox
 	$(BIN)/python -m pytest $(TESTS) -m "not live and not sweep" -n $(WORKERS) --dist worksteal $(ARGS)
+
+# Where their tests are: tests/support/tier_folders.py says why they are named.
+test-sweep: TESTS ?= tests/crash tests/faults
+test-live: TESTS ?= tests/admission tests/contract tests/deploy tests/rigs tests/stories tests/unit/page
 
 test-sweep: $(STAMP) ## a crash at every point, every fault on every call, in virtual time
 	$(BIN)/python -m pytest $(TESTS) -m sweep -n $(SWEEP_WORKERS) --dist worksteal $(ARGS)

@@ -38,6 +38,7 @@ pytest_plugins = [
     "tests.rigs.slurm_fixtures",
     "tests.support.cluster_fixtures",
     "tests.support.groups",
+    "tests.support.tier_folders",
     "tests.support.time_limits",
 ]
 
