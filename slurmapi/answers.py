@@ -11,7 +11,16 @@ from groundwork.hostlist import HostlistError
 from slurmapi import hostlist
 from slurmapi.components import joined, joint_states
 from slurmapi.errors import SlurmError, SlurmGarbled, refusal
-from slurmapi.model import BaseState, Job, JobState, Partition, Ping, SlurmConfig, SlurmNode
+from slurmapi.model import (
+    BaseState,
+    Job,
+    JobState,
+    ListedJob,
+    Partition,
+    Ping,
+    SlurmConfig,
+    SlurmNode,
+)
 from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, time_of
 
 # If the backfill scheduler starts a job without a limit, the job sometimes shows a limit of 365
@@ -139,6 +148,34 @@ class JobsAnswer(Answer, frozen=True):
         found = {its: (number, it) for number, its, it in known if its and its != job_id}
         ordered = sorted(found.items(), key=lambda entry: entry[1][0])
         return [(its, it) for its, (_, it) in ordered]
+
+
+class _ListedRecord(JobRecord, frozen=True):
+    user_name: str | None = None
+    tres_req_str: str | None = None
+
+
+class ListedAnswer(Answer, frozen=True):
+    """The answer to `GET job/{id}` with all its records, for people."""
+
+    jobs: list[_ListedRecord] | None = None
+    last_update: Number = None
+
+    def all(self) -> tuple[ListedJob, ...]:
+        """A job for each record with an id. Raises SlurmGarbled if the list is missing."""
+        if self.jobs is None:
+            raise SlurmGarbled("the answer about a job holds no list of jobs")
+        at = time_of(self.last_update)
+        numbered = ((integer(record.job_id), record) for record in self.jobs)
+        return tuple(
+            ListedJob(
+                _job(record, job_id, answered_at=at),
+                record.user_name or "",
+                record.tres_req_str or "",
+            )
+            for job_id, record in numbered
+            if job_id
+        )
 
 
 class RecordsAnswer(Answer, frozen=True):

@@ -38,7 +38,17 @@ from slurmapi.errors import (
     refusal,
 )
 from slurmapi.http1 import DEFAULT_MAX_BODY, Response
-from slurmapi.model import Call, Job, JobState, Partition, Ping, SlurmConfig, SlurmNode, Submitted
+from slurmapi.model import (
+    Call,
+    Job,
+    JobState,
+    ListedJob,
+    Partition,
+    Ping,
+    SlurmConfig,
+    SlurmNode,
+    Submitted,
+)
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode
 from slurmapi.transport import Deadlines, HttpTransport, Permit
@@ -207,6 +217,18 @@ class SlurmClient:
         """
         longest = min(_MAX_JOB + _MAX_CORES * len(job.nodes), _MAX_NODES)
         return await self._job(job.job_id, "", max_body=longest)
+
+    async def listed(self, job_id: int) -> tuple[ListedJob, ...]:
+        """What squeue lists for this id: the job, the tasks of an array (those that wait are one
+        record), or the components of a heterogeneous job. Raises SlurmNoSuchJob for Slurm's error
+        2017 and for nothing else.
+        """
+        return await self._get(
+            "job",
+            f"job/{_id(job_id)}?flags=ALL",
+            lambda it: wire.settled(it, answers.ListedAnswer).all(),
+            max_body=_MAX_JOB,
+        )
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
         """States by id: of all jobs, or of those with these ids. Ids that Slurm does not know are

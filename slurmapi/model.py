@@ -203,6 +203,17 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job with what only people ask about it: the name of its user, and what it is to have in
+    all, as in `cpu=4,mem=8G,node=1` (`tres_req_str`).
+    """
+
+    job: Job
+    user: str = ""
+    tres_requested: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Submitted:
     """The job that a submit created; `warnings` are Slurm's remarks about it."""
 

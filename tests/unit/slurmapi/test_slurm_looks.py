@@ -121,3 +121,17 @@ async def test_cores_of_components_are_known_from_before(
     earlier, later = await client.job(5), await client.job(5)
     assert not later.laid_out
     assert later.laid_out_as(earlier).tasks_by_node == {"n9": 1, "n1": 1, "n2": 2}
+
+
+async def test_all_tasks_of_an_array_are_listed(server: Server, client: SlurmClient) -> None:
+    tasks = [record(user_name="alice", tres_req_str="cpu=2"), record(job_id=6), {"job_id": None}]
+    server.on(LOOK, ok({"jobs": tasks}))
+    first, second = await client.listed(5)
+    assert (first.job.job_id, first.user, first.tres_requested) == (5, "alice", "cpu=2")
+    assert (second.job.job_id, second.user, second.tres_requested) == (6, "", "")
+
+
+async def test_answer_without_a_list_lists_no_jobs(server: Server, client: SlurmClient) -> None:
+    server.on(LOOK, ok({"jobs": None}))
+    with pytest.raises(SlurmGarbled, match="no list of jobs"):
+        await client.listed(5)
