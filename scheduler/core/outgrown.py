@@ -15,9 +15,9 @@ from scheduler.core.facts import PodFacts
 from scheduler.core.seats import suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
+from scheduler.core.tres import MEMORY, amounts_of
 from slurmapi.model import Job
 
-_MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 # Slurm writes memory rounded to two decimals of its unit.
 _ROUNDING: Final = 1.01
 _RESIZED: Final = ("cpus", "memory_mib")
@@ -32,7 +32,7 @@ def outgrown(record: TaggedJob, request: JobRequest) -> str:
     pods = 1 if tag is None else len(tag.ranks) or 1
     if pods > 1 and record.nodes:  # it may have lost nodes, or given them back
         pods = min(pods, len(record.slots))
-    cpus = _tres(record.tres_allocated).get("cpu")
+    cpus = amounts_of(record.tres_allocated).get("cpu")
     grown_by = []
     if cpus is not None and request.cpus * pods > cpus:
         grown_by.append(
@@ -67,7 +67,7 @@ def grown_pods(record: TaggedJob, pods: Iterable[PodFacts]) -> Iterator[tuple[Po
 
 def _more_memory(job: Job, memory_mib: int, *, pods: int, job_id: int) -> list[str]:
     """What each of so many pods requests beyond the memory that the job, or component, holds."""
-    held = _tres(job.tres_allocated).get("mem")
+    held = amounts_of(job.tres_allocated).get(MEMORY)
     if held is None or memory_mib * pods <= held * _ROUNDING:
         return []
     return [f"{memory_mib} MiB of memory and its Slurm job {job_id} holds {held / pods:.0f} MiB"]
@@ -79,17 +79,3 @@ def _was_resized(record: TaggedJob, request: JobRequest) -> bool:
         return False
     now = digests(request)
     return any(tag.asked.get(name) != now.get(name) for name in _RESIZED)
-
-
-def _tres(text: str) -> dict[str, float]:
-    """CPUs, and memory in MiB, from a text such as `cpu=4,mem=1.50G,node=1`."""
-    pairs = (part.partition("=") for part in text.split(","))
-    return {name: _tres_amount(value) for name, _, value in pairs if name in {"cpu", "mem"}}
-
-
-def _tres_amount(text: str) -> float:
-    unit = _MIB.get(text[-1:])
-    try:
-        return float(text) if unit is None else float(text[:-1]) * unit
-    except ValueError:
-        return float("inf")
