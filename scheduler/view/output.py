@@ -11,26 +11,30 @@ from typing import Final
 
 from scheduler.view.printing import as_json, as_name, as_object, as_yaml
 from scheduler.view.row import Row
-from scheduler.view.table import COLUMNS, GANG, NAMESPACE, PLACE, PODS, RANK, WIDE, Table
+from scheduler.view.table import COLUMNS, GANG, NAMESPACE, PLACE, PODS, RANK, USER, WIDE, Table
 
 FORMS: Final = ("table", "wide", "json", "yaml", "name")
 _TABLES: Final = frozenset({"table", "wide"})
 
 
 class Output:
-    """Rows in one form. With `namespaces`, tables have a column for the namespace, and with
-    `places` one for the place in the queue. With `gangs`, a row may stand for several pods.
+    """Rows in one form. With `namespaces`, tables have a column for the namespace, with `users` one
+    for the users of Slurm's jobs, and with `places` one for the place in the queue. With `gangs`, a
+    row may stand for several pods.
     """
 
-    def __init__(self, form: str, *, namespaces: bool, gangs: bool, places: bool) -> None:
+    def __init__(
+        self, form: str, *, namespaces: bool, gangs: bool, places: bool, users: bool
+    ) -> None:
         self._form = form
         self._terminal = sys.stdout.isatty()
         first = (NAMESPACE,) if namespaces else ()
         name, *others = COLUMNS
         of_gang = (PODS,) if gangs else (GANG, RANK) if form == "wide" else ()
+        user = (USER,) if users else ()
         place = (PLACE,) if places else ()
         more = WIDE if form == "wide" else ()
-        self._columns = (*first, name, *of_gang, *others, *place, *more)
+        self._columns = (*first, name, *user, *of_gang, *others, *place, *more)
         self._table = self._new_table()
 
     @property

@@ -37,6 +37,7 @@ def as_object(row: Row) -> dict[str, Any]:
         "memoryBytes": row.memory_bytes,
         "gpus": row.gpus,
         "node": row.node,
+        "user": row.user,
         "gang": _gang_object(row),
     }
     return {key: None if value == "" else value for key, value in found.items()}

@@ -24,7 +24,7 @@ from scheduler.view.printing import put
 from scheduler.view.queue_place import QueuePlace, with_places
 from scheduler.view.row import IN_QUEUE, Row, row_of
 from scheduler.view.safe_text import shown
-from scheduler.view.site import add_flags, add_namespace, names_of
+from scheduler.view.site import SLURM_FLAGS, add_flags, add_namespace, add_slurm_flags, names_of
 from scheduler.view.watching import print_changes, repaint
 
 
@@ -54,6 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_page_flags(parser)
     add_flags(parser)
+    _add_jobs(parser)
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    slurm = parser.add_argument_group("jobs of Slurm")
+    slurm.add_argument(
+        "--jobs",
+        action="store_true",
+        help="also the jobs that are no pods', with the rights of your own token of Slurm",
+    )
+    add_slurm_flags(slurm)
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +100,24 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError for a flag."""
+    _refuse_contradictions(arguments)
     return carry_out(arguments, _run)
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    """End with status 2 if `--jobs` and other flags do not go together."""
+    if not arguments.jobs:
+        given = sorted(SLURM_FLAGS & vars(arguments).keys())
+        if given:
+            arguments.parser.error(f"--{given[0].replace('_', '-')} is only for --jobs")
+        return
+    for given, name, why in (
+        (arguments.watch, "--watch", "Slurm does not tell changes, and each look costs it work"),
+        (arguments.selector, "--selector", "jobs of Slurm have no labels"),
+        (arguments.output == "name", "--output=name", "these names are for kubectl"),
+    ):
+        if given:
+            arguments.parser.error(f"--jobs does not go with {name}: {why}")
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -105,7 +133,26 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         if page is not None and not arguments.watch and arguments.output != "name":
             token = await page.token(session)
             places = await _places(arguments, page.address, token, namespace)
-        await _show(arguments, listing, wanted, places)
+        jobs = await _jobs(arguments, settings, listing) if arguments.jobs else ()
+        await _show(arguments, listing, wanted, places, jobs)
+
+
+async def _jobs(
+    arguments: argparse.Namespace, settings: Settings, listing: Listing
+) -> Sequence[Row]:
+    """The jobs of Slurm that are no pods'. Standard error says how many are left out."""
+    # It loads the client of Slurm, which nobody else waits for.
+    from scheduler.view.native_jobs import native_jobs  # noqa: PLC0415
+
+    program = arguments.parser.prog
+    pods = [row.job for row in listing.rows.values()]
+    found = await native_jobs(settings, states=arguments.states, pods=pods, program=program)
+    if found.left_out:
+        sys.stderr.write(
+            f"{program}: {found.left_out} more jobs of Slurm are not listed: choose states with -t,"
+            " or use squeue\n"
+        )
+    return found.rows
 
 
 async def _places(
@@ -129,9 +176,10 @@ async def _show(
     listing: Listing,
     wanted: Wanted,
     places: Mapping[str, QueuePlace] | None,
+    jobs: Sequence[Row],
 ) -> None:
-    """Show all rows, and then each change if the user wants to see them. Places change all the
-    time, so a watch has none.
+    """Show all rows, with the `jobs` of Slurm, and then each change if the user wants to see them.
+    Places change all the time, so a watch has none.
     """
     # Names are for kubectl, which knows pods alone.
     gangs = arguments.gangs and arguments.output != "name"
@@ -140,13 +188,14 @@ async def _show(
         namespaces=not wanted.namespace,
         gangs=gangs,
         places=places is not None,
+        users=arguments.jobs,
     )
     chosen = Choice(arguments.states, arguments.partition)
 
     def rows() -> Sequence[Row]:
         found = list(with_places(listing.rows.values(), places or {}))
         found = by_gang(found) if gangs else found
-        return ordered(filter(chosen.takes, found), arguments.sort)
+        return ordered(filter(chosen.takes, [*found, *jobs]), arguments.sort)
 
     if gangs and arguments.watch and not output.repaints:
         raise ViewError("--gangs with --watch needs a terminal, and a table as the form")

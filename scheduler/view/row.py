@@ -31,6 +31,8 @@ class State(StrEnum):
     PENDING = "PENDING"
     CONFIGURING = "CONFIGURING"
     RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    """Only jobs of Slurm are, no pods."""
     COMPLETING = "COMPLETING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -44,6 +46,7 @@ CODES: Final[Mapping[str, State]] = {
     "PD": State.PENDING,
     "CF": State.CONFIGURING,
     "R": State.RUNNING,
+    "S": State.SUSPENDED,
     "CG": State.COMPLETING,
     "CD": State.COMPLETED,
     "F": State.FAILED,
@@ -71,9 +74,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A pod, or the `pods` of a gang together. "" and None stand for what is not known. Texts are
-    bounded, and are as the pod has them: `safe_text.py` makes them fit for a terminal. `place` is
-    what the scheduler's page says (`queue_place.py`).
+    """A pod, or the `pods` of a gang together, or a job of Slurm that is no pod's
+    (`native_jobs.py`), which has a `user` but no uid and no namespace. "" and None stand for what
+    is not known. Texts are bounded, and are as the pod has them: `safe_text.py` makes them fit for
+    a terminal. `place` is what the scheduler's page says (`queue_place.py`).
     """
 
     uid: str
@@ -97,6 +101,7 @@ class Row:
     gang: GangView
     pods: tuple[Row, ...] = ()
     place: str = ""
+    user: str = ""
 
 
 def row_of(pod: Pod, names: Names) -> Row:

@@ -15,6 +15,9 @@ from scheduler.view.row import Names
 _FLAGS_OF_RUN: Final = ("kubeconfig", "annotation_prefix", "device_resources")
 _SETTINGS: Final = ("scheduler_name", *_FLAGS_OF_RUN)
 """Settings of the service that count here too; their environment variables do as well."""
+SLURM_FLAGS: Final = frozenset({"slurm_api_base", "slurm_auth_token_file"})
+_SLURM_SETTINGS: Final = (*SLURM_FLAGS, "slurm_cluster", "slurm_auth_token")
+"""They count as well where Slurm itself is asked."""
 
 
 def add_namespace(group: argparse._ActionsContainer) -> None:
@@ -40,10 +43,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         flags.add_argument(parser, name)
 
 
+def add_slurm_flags(group: argparse._ActionsContainer) -> None:
+    """Add the flags that say where Slurm is, and with whose token it is asked."""
+    for name in sorted(SLURM_FLAGS):
+        flags.add_argument(group, name)
+
+
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """The settings that the flags and the environment give. Raises SettingsError."""
-    given = {name: it for name, it in vars(arguments).items() if name in _SETTINGS}
-    return flags.load(argparse.Namespace(**given), variables(os.environ, ENV_PREFIX, _SETTINGS))
+    asks_slurm = getattr(arguments, "jobs", False)
+    names = (*_SETTINGS, *(_SLURM_SETTINGS if asks_slurm else ()))
+    given = {name: it for name, it in vars(arguments).items() if name in names}
+    return flags.load(argparse.Namespace(**given), variables(os.environ, ENV_PREFIX, names))
 
 
 def names_of(settings: Settings) -> Names:

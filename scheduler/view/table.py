@@ -51,6 +51,7 @@ COLUMNS: Final = (
     Column("GPUS", lambda row, _: str(row.gpus), number=True),
     Column("NODE", lambda row, _: row.node),
 )
+USER: Final = Column("USER", lambda row, _: row.user)
 PLACE: Final = Column("PLACE", lambda row, _: row.place, number=True)
 GANG: Final = Column("GANG", lambda row, _: "" if row.gang.gang is None else row.gang.gang.name)
 RANK: Final = Column("RANK", lambda row, _: _rank(row))
@@ -125,7 +126,8 @@ class Table:
         colour = _COLOURS.get(state, "") if self._colour else ""
         if not colour:
             return line
-        # Names of objects have no upper-case letters, so what is found first is the state.
+        # Names of objects have no upper-case letters, so what is found first is the state. A native
+        # job of such a name gets the colour there.
         return line.replace(f"{_GAP}{state}", f"{_GAP}{colour}{state}{_PLAIN}", 1)
 
 

@@ -21,10 +21,11 @@ _CHANGING: Final = re.compile(r"\d+[smhd]?|node-\d+")
 pytestmark = pytest.mark.live_on("26.05")
 
 
-def _page_table() -> list[str]:
-    """The lines of the table on the page."""
-    (found, _) = re.findall(r"^```\n(NAME .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
-    return str(found).splitlines()
+def _page_table(second_column: str) -> list[list[str]]:
+    """The words that last of each line of a table on the page."""
+    table = rf"^```\n(NAME +{second_column} .*?)^```$"
+    (found,) = re.findall(table, _PAGE, re.MULTILINE | re.DOTALL)
+    return [_lasting(it) for it in str(found).splitlines()]
 
 
 def _lasting(line: str) -> list[str]:
@@ -50,7 +51,33 @@ async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: Wor
     assert second["priority"] is not None
 
     lines = (await plugin(world, "queue")).replace(running["node"], "node-00").splitlines()
-    assert [_lasting(it) for it in lines] == [_lasting(it) for it in _page_table()]
+    assert [_lasting(it) for it in lines] == _page_table("STATE")
+
+
+async def test_jobs_of_slurm_are_listed_for_those_with_a_token_of_slurm(
+    world: World, tmp_path: Path
+) -> None:
+    where = {"partition": world.cluster.partition}
+    await world.create("web", cpus="1", memory="1Gi", slurm=where)
+    web = await world.running("web")
+    job_id = await world.native_job(
+        "train", user="alice", partition=world.cluster.partition, cpus_per_task=2
+    )
+    await world.native_runs(job_id)
+    token = tmp_path / "token"
+    token.write_text(world.cluster.slurm_token("alice"))
+    slurm = (f"--slurm-api-base={world.cluster.slurm_url}", f"--slurm-auth-token-file={token}")
+    out = await plugin(world, "queue", "--jobs", *slurm, "-o", "json")
+    # The pod has its own line, and its job none beside it.
+    mine, train = json.loads(out)["items"]
+    assert mine["jobId"] == int(pods.annotation(web, pods.JOB_ID) or 0)
+    assert (mine["name"], mine["user"], mine["namespace"]) == ("web", None, world.namespace)
+    assert (train["jobId"], train["user"], train["namespace"]) == (job_id, "alice", None)
+    assert (train["cpus"], train["memoryBytes"]) == (2, 100 * 2**20)
+    lines = await plugin(world, "queue", "--jobs", *slurm)
+    for node, name in ((mine["node"], "node-00"), (train["node"], "node-01")):
+        lines = lines.replace(node, name)
+    assert [_lasting(it) for it in lines.splitlines()] == _page_table("USER")
 
 
 @pytest.mark.flags("--gang-linger=2s")
@@ -66,9 +93,8 @@ async def test_gang_is_one_line_and_each_of_its_pods_is_told(world: World) -> No
     first = await world.running("trainer-0")
     second = await world.running("trainer-1")
     lines = (await plugin(world, "queue", "--gangs")).splitlines()
-    page = re.findall(r"^```\n(NAME +PODS .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
     shown = [it.replace(str(pods.node_of(first)), "node-00") for it in lines]
-    assert [_lasting(it) for it in shown] == [_lasting(it) for it in str(page[0]).splitlines()]
+    assert [_lasting(it) for it in shown] == _page_table("PODS")
     told = json.loads(await plugin(world, "explain", "trainer-1", "-o", "json"))["gang"]
     assert (told["name"], told["rank"], told["size"]) == ("trainer", 1, 2)
     assert told["firstNode"] == pods.node_of(first)
