@@ -16,6 +16,7 @@ _ALL: Final = "all"
 _SORTS: Final[Mapping[str, Callable[[Row], Any]]] = {
     "namespace": lambda row: row.namespace,
     "name": lambda row: row.name,
+    "user": lambda row: row.user,
     "state": lambda row: _PLACES[row.state],
     "reason": lambda row: row.reason,
     "job": lambda row: row.job,

@@ -142,15 +142,15 @@ async def _jobs(
 ) -> Sequence[Row]:
     """The jobs of Slurm that are no pods'. Standard error says how many are left out."""
     # It loads the client of Slurm, which nobody else waits for.
-    from scheduler.view.native_jobs import native_jobs  # noqa: PLC0415
+    from scheduler.view.native_jobs import MOST_JOBS, native_jobs  # noqa: PLC0415
 
     program = arguments.parser.prog
     pods = [row.job for row in listing.rows.values()]
     found = await native_jobs(settings, states=arguments.states, pods=pods, program=program)
     if found.left_out:
         sys.stderr.write(
-            f"{program}: {found.left_out} more jobs of Slurm are not listed: choose states with -t,"
-            " or use squeue\n"
+            f"{program}: {found.left_out} of Slurm's jobs could not be listed (one call asks about "
+            f"{MOST_JOBS} at most): choose states with -t, or use squeue\n"
         )
     return found.rows
 
@@ -207,7 +207,8 @@ async def _show(
     else:
         put(output.whole(found := rows()))
         if not found:
-            sys.stderr.write(f"{_nothing(wanted, listing, chosen)}\n")
+            more = "; of Slurm's jobs, none" if arguments.jobs else ""
+            sys.stderr.write(f"{_nothing(wanted, listing, chosen)}{more}\n")
 
 
 def _nothing(wanted: Wanted, listing: Listing, chosen: Choice) -> str:

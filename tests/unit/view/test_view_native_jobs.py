@@ -88,11 +88,11 @@ async def test_what_one_call_asks_is_bounded(
     listed = [line.split()[0] for line in out.splitlines()[1:]]
     # Those that a pod names come last.
     assert (status, listed) == (0, ["job-1", "job-2", "job-3", "web"])
-    assert err.startswith("slurm-pod-scheduler queue: 1 more jobs of Slurm are not listed: ")
+    assert err.startswith("slurm-pod-scheduler queue: 1 of Slurm's jobs could not be listed ")
     monkeypatch.setattr(native_jobs, "MOST_ROWS", 2)
     _, out, err = await call("--jobs", "-o", "json")
     assert len(json.loads(out)["items"]) == 3
-    assert ": 2 more jobs" in err
+    assert ": 2 of Slurm's jobs" in err
 
 
 async def test_states_and_partitions_choose_jobs_too(lab: Lab, call: Call) -> None:
@@ -109,6 +109,9 @@ async def test_states_and_partitions_choose_jobs_too(lab: Lab, call: Call) -> No
 
     assert await names() == ["elsewhere", "runs", "waits"]
     assert await names("-t", "PD") == ["waits"]
+    assert (await call("--jobs", "-t", "S"))[2] == (
+        "no pods with schedulerName slurm-scheduler in namespace default; of Slurm's jobs, none\n"
+    )
     assert await names("-t", "F,R", "-p", "main") == ["ended", "runs"]
 
 
