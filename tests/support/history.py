@@ -34,6 +34,20 @@ class History:
     _seen: list[Seen] = field(default_factory=list)
     _present: dict[str, Object] = field(default_factory=dict)
     _connected: asyncio.Event = field(default_factory=asyncio.Event)
+    _noted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def changes(self) -> int:
+        """How many states were seen."""
+        return len(self._seen)
+
+    async def changed(self, *, since: int, seconds: float) -> None:
+        """Wait until more states than `since` were seen, but not longer than `seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.changes == since:
+                    self._noted.clear()
+                    await self._noted.wait()
 
     def of(self, name: str) -> list[Seen]:
         """All states of the pods of that name, oldest first."""
@@ -107,6 +121,7 @@ class History:
     def _note(self, pod: Object, *, gone: bool) -> None:
         uid = pod["metadata"]["uid"]
         self._seen.append(Seen(time.monotonic(), pod, gone))
+        self._noted.set()
         if gone:
             self._present.pop(uid, None)
         else:

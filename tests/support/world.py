@@ -30,6 +30,7 @@ REAL_SECONDS: Final = 120.0
 # second.
 _EACH_SECONDS: Final = 0.25
 _POLL_SECONDS: Final = 0.1
+_UNCHANGED_SECONDS: Final = 1.0
 _LONGEST_REST_SECONDS: Final = 2.0
 
 
@@ -213,7 +214,7 @@ class World:
             found = await self.kube.find("pods", name, namespace=self.namespace)
             return found if found is not None and holds(found) else None
 
-        return await self.until(f"pod {name} {what}", look)
+        return await self.until(f"pod {name} {what}", look, of_pods=True)
 
     async def gone(self, name: str = "train") -> None:
         """Wait until there is no pod of that name."""
@@ -221,7 +222,7 @@ class World:
         async def look() -> bool:
             return await self.kube.find("pods", name, namespace=self.namespace) is None
 
-        await self.until(f"pod {name} is gone", look)
+        await self.until(f"pod {name} is gone", look, of_pods=True)
 
     async def removed(self, pod: Object, *, seconds: float | None = None) -> Seen:
         """The last state of a pod, once the watch has reported its removal."""
@@ -293,9 +294,15 @@ class World:
         return await self.until(f"Event {reason} about {name}", look)
 
     async def until(
-        self, what: str, look: Callable[[], Awaitable[T | None]], *, seconds: float | None = None
+        self,
+        what: str,
+        look: Callable[[], Awaitable[T | None]],
+        *,
+        seconds: float | None = None,
+        of_pods: bool = False,
     ) -> T:
-        """Call `look` until it returns something true.
+        """Call `look` until it returns something true: ten times a second, or, if it looks at pods
+        of the namespace alone (`of_pods`), when one of these has changed.
 
         AssertionError with `picture` after `seconds`, by default the longest time that anything
         may take on this cluster.
@@ -305,13 +312,16 @@ class World:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
-                    began = time.monotonic()
+                    began, known = time.monotonic(), self.history.changes
                     if found := await _answer(look):
                         return found
                     # A look at hundreds of objects keeps a busy server from the work that is
                     # waited for: at most half of its time goes to looks.
-                    took = time.monotonic() - began
-                    await asyncio.sleep(min(max(_POLL_SECONDS, took), _LONGEST_REST_SECONDS))
+                    took = min(time.monotonic() - began, _LONGEST_REST_SECONDS)
+                    await asyncio.sleep(took if of_pods else max(_POLL_SECONDS, took))
+                    if of_pods:
+                        # The watch may be interrupted.
+                        await self.history.changed(since=known, seconds=_UNCHANGED_SECONDS)
         raise AssertionError(f"not within {seconds} s: {what}\n{await self.picture()}")
 
     @property
@@ -368,7 +378,7 @@ class World:
         count = await self._delete_all("pods")
         seconds = self._longest_seconds + _EACH_SECONDS * count
         try:
-            await self.until("all pods are gone", self._is_empty, seconds=seconds)
+            await self.until("all pods are gone", self._is_empty, seconds=seconds, of_pods=True)
             await self.nothing_left(seconds=seconds)
         finally:
             for record in await self.slurm.live_placeholders(self.namespace):
