@@ -161,21 +161,20 @@ class ListedAnswer(Answer, frozen=True):
     jobs: list[_ListedRecord] | None = None
     last_update: Number = None
 
-    def all(self) -> tuple[ListedJob, ...]:
-        """A job for each record with an id. Raises SlurmGarbled if the list is missing."""
-        if self.jobs is None:
-            raise SlurmGarbled("the answer about a job holds no list of jobs")
+    def of(self, job_id: int) -> tuple[ListedJob, ...]:
+        """The record with this id, and those of the other components if it is the first of a
+        heterogeneous job. Raises SlurmGarbled if there is none.
+        """
         at = time_of(self.last_update)
-        numbered = ((integer(record.job_id), record) for record in self.jobs)
-        return tuple(
-            ListedJob(
-                _job(record, job_id, answered_at=at),
-                record.user_name or "",
-                record.tres_req_str or "",
-            )
-            for job_id, record in numbered
-            if job_id
+        numbered = ((integer(it.job_id), integer(it.het_job_id), it) for it in self.jobs or ())
+        found = tuple(
+            ListedJob(_job(it, its, answered_at=at), it.user_name or "", it.tres_req_str or "")
+            for its, leader, it in numbered
+            if its and job_id in {its, leader}
         )
+        if not found:
+            raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+        return found
 
 
 class RecordsAnswer(Answer, frozen=True):
@@ -199,9 +198,9 @@ class StatesAnswer(Answer, frozen=True):
         """State by job id. Raises SlurmGarbled if the list is missing, which does not mean that it
         is empty.
 
-        An id of an array task ("12_3") counts for its leading job, unless that job is in the list
-        too. So no job in the answer seems to be absent. The components of a heterogeneous job
-        ("12+0", "13+1") count as one with the first.
+        A task of an array is listed by its own id ("14_3"), and all that wait by that of the array
+        ("12_4"; measured on 26.05.5 and 24.11.5). So no job in the answer seems to be absent. The
+        components of a heterogeneous job ("12+0", "13+1") count as one with the first.
         """
         if self.jobs is None:
             raise SlurmGarbled("the answer about job states holds no list of jobs")

@@ -219,14 +219,14 @@ class SlurmClient:
         return await self._job(job.job_id, "", max_body=longest)
 
     async def listed(self, job_id: int) -> tuple[ListedJob, ...]:
-        """What squeue lists for this id: the job, the tasks of an array (those that wait are one
-        record), or the components of a heterogeneous job. Raises SlurmNoSuchJob for Slurm's error
-        2017 and for nothing else.
+        """The job as squeue lists it, or each component of a heterogeneous one. The tasks of an
+        array that wait are one job, and each other task has an id of its own: `job_states` tells
+        them all. Raises SlurmNoSuchJob for Slurm's error 2017 and for nothing else.
         """
         return await self._get(
             "job",
             f"job/{_id(job_id)}?flags=ALL",
-            lambda it: wire.settled(it, answers.ListedAnswer).all(),
+            lambda it: wire.settled(it, answers.ListedAnswer).of(job_id),
             max_body=_MAX_JOB,
         )
 

@@ -39,8 +39,6 @@ from slurmapi import (
 
 MOST_JOBS: Final = 500
 """How many jobs one call asks about. Each takes slurmrestd some milliseconds."""
-MOST_ROWS: Final = 1000
-"""How many records are kept: one array may have many tasks."""
 _AT_ONCE: Final = 4
 _SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 15.0
@@ -111,7 +109,7 @@ async def native_jobs(
     finally:
         saying.cancel()
     rows = [row_of(it) for it in told.jobs if read_tag(it.job.admin_comment) is None]
-    left_out = told.left_out + len(wanted[MOST_JOBS:])
+    left_out = told.unreadable + len(wanted[MOST_JOBS:])
     return NativeJobs(tuple(row for row in rows if row.state in states), left_out)
 
 
@@ -121,31 +119,23 @@ def _in_turn(job_ids: Iterable[int], pods: Iterable[int | None]) -> list[int]:
 
 
 class _Told:
-    """What Slurm lists of some jobs; `left_out` counts those that it could not tell readably, and
-    those behind the bound.
-    """
+    """What Slurm lists of some jobs; `unreadable` counts those that it could not tell."""
 
     def __init__(self, client: SlurmClient) -> None:
         self._client = client
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.jobs: list[ListedJob] = []
-        self.left_out = 0
+        self.unreadable = 0
 
     async def ask(self, job_id: int) -> None:
         """Ask about one job. One that has gone meanwhile has nothing."""
         async with self._slots:
             try:
-                found = await self._client.listed(job_id) if self._room else ()
+                self.jobs += await self._client.listed(job_id)
             except SlurmNoSuchJob:
                 return
-            except SlurmGarbled:  # such as an array whose answer is too long
-                found = ()
-        self.left_out += not found or len(found) > self._room
-        self.jobs += found[: self._room]
-
-    @property
-    def _room(self) -> int:
-        return MOST_ROWS - len(self.jobs)
+            except SlurmGarbled:  # such as an array whose tasks make the answer too long
+                self.unreadable += 1
 
 
 async def _told(client: SlurmClient, job_ids: Sequence[int]) -> _Told:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import pytest
 
-from slurmapi import BaseState, FileToken, ListedJob, SlurmClient, SlurmNoSuchJob
+from slurmapi import BaseState, FileToken, JobState, SlurmClient, SlurmNoSuchJob
 from tests.contract.conftest import live_script_peer
 from tests.contract.test_slurmrestd import Jobs, client, clients, jobs
 from tests.contract.test_slurmrestd_raw import UNKNOWN_ID, Raw
@@ -16,7 +16,7 @@ from tests.contract.test_slurmrestd_raw import UNKNOWN_ID, Raw
 __all__ = ["client", "clients", "jobs"]
 
 _SECONDS: Final = 60.0
-_SOON_OVER: Final = "#!/bin/sh\nexec sleep 1\n"
+_SOON_OVER: Final = "#!/bin/sh\nexec sleep 2\n"
 
 
 async def test_listed_job_has_its_user_and_all_that_it_asks_for(jobs: Jobs) -> None:
@@ -42,24 +42,25 @@ async def raw(request: pytest.FixtureRequest) -> AsyncIterator[Raw]:
 
 
 @pytest.mark.live
-async def test_tasks_of_an_array_that_wait_are_one_and_the_others_each_one(raw: Raw) -> None:
-    array: dict[str, Any] = {"flags": None, "script": _SOON_OVER, "array": "0-1"}
+async def test_tasks_of_an_array_that_wait_are_one_job_and_each_other_is_one(raw: Raw) -> None:
     async with SlurmClient(raw.peer.url, token=FileToken(raw.peer.token_file)) as client:
-        held = (await raw.submit(**array)).json["job_id"]
-        (waiting,) = await client.listed(held)
-        assert (waiting.job.state.base, waiting.job.job_id) == (BaseState.PENDING, held)
-        assert held in await client.job_states()
-        started = (await raw.submit(**array, hold=None)).json["job_id"]
-        tasks = await _split_up(client, started)
-    assert len({it.job.job_id for it in tasks}) == 2
-    assert {it.user for it in tasks} == {"root"}
+        before = set(await client.job_states())
+        answer = await raw.submit(flags=None, script=_SOON_OVER, array="0-4%2", hold=None)
+        array = answer.json["job_id"]
+        states = await _some_begun(client, array, before)
+        jobs = {it: await client.listed(it) for it in states}
+    assert states[array].base is BaseState.PENDING
+    assert [it.job.job_id for (it,) in jobs.values()] == list(jobs)
+    assert {it.user for (it,) in jobs.values()} == {"root"}
 
 
-async def _split_up(client: SlurmClient, job_id: int) -> tuple[ListedJob, ...]:
-    """The tasks of an array once each has a record of its own."""
+async def _some_begun(client: SlurmClient, array: int, before: set[int]) -> Mapping[int, JobState]:
+    """The states of the array's jobs once some of its tasks no longer wait."""
     give_up_at = asyncio.get_running_loop().time() + _SECONDS
-    while len(tasks := await client.listed(job_id)) < 2:
+    while True:
+        states = {it: at for it, at in (await client.job_states()).items() if it not in before}
+        if len(states) > 1:
+            return states
         if asyncio.get_running_loop().time() > give_up_at:
-            pytest.fail(f"not in time: {tasks}")
+            pytest.fail(f"no task of the array {array} has begun")
         await asyncio.sleep(0.05)
-    return tasks

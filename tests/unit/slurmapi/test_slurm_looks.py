@@ -123,15 +123,24 @@ async def test_cores_of_components_are_known_from_before(
     assert later.laid_out_as(earlier).tasks_by_node == {"n9": 1, "n1": 1, "n2": 2}
 
 
-async def test_all_tasks_of_an_array_are_listed(server: Server, client: SlurmClient) -> None:
-    tasks = [record(user_name="alice", tres_req_str="cpu=2"), record(job_id=6), {"job_id": None}]
+async def test_listed_job_is_the_one_of_that_id(server: Server, client: SlurmClient) -> None:
+    """The answer about an array has all its tasks, and each is asked about by its own id."""
+    tasks = [record(job_id=6), record(user_name="alice", tres_req_str="cpu=2"), {"job_id": None}]
     server.on(LOOK, ok({"jobs": tasks}))
-    first, second = await client.listed(5)
-    assert (first.job.job_id, first.user, first.tres_requested) == (5, "alice", "cpu=2")
-    assert (second.job.job_id, second.user, second.tres_requested) == (6, "", "")
+    (listed,) = await client.listed(5)
+    assert (listed.job.job_id, listed.user, listed.tres_requested) == (5, "alice", "cpu=2")
 
 
-async def test_answer_without_a_list_lists_no_jobs(server: Server, client: SlurmClient) -> None:
-    server.on(LOOK, ok({"jobs": None}))
-    with pytest.raises(SlurmGarbled, match="no list of jobs"):
+async def test_all_components_of_a_job_are_listed(server: Server, client: SlurmClient) -> None:
+    parts = [record(het_job_id=5), record(job_id=6, het_job_id=5, het_job_offset=1)]
+    server.on(LOOK, ok({"jobs": parts}))
+    assert [it.job.job_id for it in await client.listed(5)] == [5, 6]
+
+
+@pytest.mark.parametrize("jobs", [None, [], [record(job_id=6)]], ids=str)
+async def test_answer_without_the_job_lists_nothing(
+    server: Server, client: SlurmClient, jobs: Any
+) -> None:
+    server.on(LOOK, ok({"jobs": jobs}))
+    with pytest.raises(SlurmGarbled, match="does not hold it"):
         await client.listed(5)

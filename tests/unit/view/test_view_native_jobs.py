@@ -89,10 +89,6 @@ async def test_what_one_call_asks_is_bounded(
     # Those that a pod names come last.
     assert (status, listed) == (0, ["job-1", "job-2", "job-3", "web"])
     assert err.startswith("slurm-pod-scheduler queue: 1 of Slurm's jobs could not be listed ")
-    monkeypatch.setattr(native_jobs, "MOST_ROWS", 2)
-    _, out, err = await call("--jobs", "-o", "json")
-    assert len(json.loads(out)["items"]) == 3
-    assert ": 2 of Slurm's jobs" in err
 
 
 async def test_states_and_partitions_choose_jobs_too(lab: Lab, call: Call) -> None:
