@@ -16,7 +16,7 @@ from typing import Final
 
 from scheduler.config.settings import Settings
 from scheduler.core.gres import count_of
-from scheduler.core.naming import read_tag
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.tres import MEMORY, amounts_of
 from scheduler.kube.clip import clipped
 from scheduler.kube.identity import token_name, token_of
@@ -108,7 +108,7 @@ async def native_jobs(
         raise ViewError(f"--jobs: {text}") from error
     finally:
         saying.cancel()
-    rows = [row_of(it) for it in told.jobs if read_tag(it.job.admin_comment) is None]
+    rows = [row_of(it) for it in told.jobs if TaggedJob.of(it.job).tag is None]
     left_out = told.unreadable + len(wanted[MOST_JOBS:])
     return NativeJobs(tuple(row for row in rows if row.state in states), left_out)
 
