@@ -23,7 +23,7 @@ from scheduler.kube.identity import token_name, token_of
 from scheduler.slurm.causes import SlurmCauses
 from scheduler.view.connection import ViewError
 from scheduler.view.gang import GangView
-from scheduler.view.row import Row, State
+from scheduler.view.row import Row, State, bounded
 from scheduler.view.safe_text import shown
 from slurmapi import (
     BaseState,
@@ -43,7 +43,6 @@ _AT_ONCE: Final = 4
 _SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 15.0
 _PATIENCE_SECONDS: Final = 2.0
-_MOST_BYTES: Final = 256
 _MIB: Final = 2**20
 _MINUTE: Final = 60
 _GPUS: Final = "gres/gpu"
@@ -154,20 +153,20 @@ def row_of(listed: ListedJob) -> Row:
     job = listed.job
     amounts = amounts_of(job.tres_allocated or listed.tres_requested)
     pending = job.state.base is BaseState.PENDING
-    nodes = max(len(job.nodes), int(_count(amounts.get("node", 1.0))), 1)
+    nodes = max(len(job.nodes), _count(amounts.get("node", 1.0)), 1)
     gpus = amounts.get(_GPUS)
     return Row(
         uid="",
         namespace="",
-        name=_bounded(job.name),
-        user=_bounded(listed.user),
+        name=bounded(job.name),
+        user=bounded(listed.user),
         state=_state(job.state),
-        reason="" if job.state_reason == _NO_REASON else _bounded(job.state_reason),
+        reason="" if job.state_reason == _NO_REASON else bounded(job.state_reason),
         message=clipped(job.state_description),
         job=job.job_id,
-        partition=_bounded(job.partition),
-        account=_bounded(job.account),
-        qos=_bounded(job.qos),
+        partition=bounded(job.partition),
+        account=bounded(job.account),
+        qos=bounded(job.qos),
         priority=job.priority if pending else None,
         created=_moment(job.submit_time),
         expected_start=_moment(job.start_time) if pending else None,
@@ -175,7 +174,7 @@ def row_of(listed: ListedJob) -> Row:
         cpus=_count(amounts.get("cpu", float(job.tasks * job.cpus_per_task))),
         memory_bytes=_count(amounts.get(MEMORY, 0.0) * _MIB),
         gpus=_gpus_of_nodes(job, nodes) if gpus is None else _count(gpus),
-        node=_bounded(",".join(job.nodes)),
+        node=bounded(",".join(job.nodes)),
         gang=GangView(),
     )
 
@@ -212,7 +211,3 @@ def _moment(seconds: int | None) -> datetime | None:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _bounded(text: str) -> str:
-    return clipped(text, _MOST_BYTES)

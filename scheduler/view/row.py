@@ -113,10 +113,10 @@ def row_of(pod: Pod, names: Names) -> Row:
     asked = {name: _asked(pod, names, name) for name in ("partition", "account", "qos", "priority")}
     return Row(
         uid=meta.uid,
-        namespace=_bounded(meta.namespace),
-        name=_bounded(meta.name),
+        namespace=bounded(meta.namespace),
+        name=bounded(meta.name),
         state=state,
-        reason=slurm.reason or _bounded(why.reason),
+        reason=slurm.reason or bounded(why.reason),
         message=message,
         job=_number(_JOB, meta.annotations.get(JOB_ID, "")),
         partition=slurm.partition or asked["partition"],
@@ -129,7 +129,7 @@ def row_of(pod: Pod, names: Names) -> Row:
         cpus=divide_up(amounts.get("cpu", 0), _MILLI),
         memory_bytes=amounts.get("memory", 0),
         gpus=sum(amounts.get(it, 0) for it in names.gpus),
-        node=_bounded(pod.spec.node_name),
+        node=bounded(pod.spec.node_name),
         gang=gang_of(pod, names.prefixes),
     )
 
@@ -178,10 +178,11 @@ def _asked(pod: Pod, names: Names, name: str) -> str:
     """
     keys = (prefix + name for prefix in names.prefixes)
     values = {pod.metadata.annotations[key] for key in keys if key in pod.metadata.annotations}
-    return _bounded(values.pop().strip()) if len(values) == 1 else ""
+    return bounded(values.pop().strip()) if len(values) == 1 else ""
 
 
-def _bounded(text: str) -> str:
+def bounded(text: str) -> str:
+    """A short text of a row, such as a name."""
     return clipped(text, _MOST_BYTES)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -138,11 +138,16 @@ def _job(story: Story, now: datetime) -> list[str]:
 
 def _gang(story: Story) -> list[str]:
     rows = () if story.company is None else gang_lines(story.company)
-    return [line for what, it in rows for line in _wrapped(it, first=f"{_INDENT}{what:<16}")]
+    return _labelled(rows)
 
 
 def _room(story: Story) -> list[str]:
     rows = () if story.surroundings is None else room_lines(story.surroundings)
+    return _labelled(rows)
+
+
+def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines of text, each text with a word in front of it."""
     return [line for what, it in rows for line in _wrapped(it, first=f"{_INDENT}{what:<16}")]
 
 
