@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,13 @@ from tests.stories.test_gangs import all_run, one_job
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.handover import (
-    SLOW_STOP_SECONDS,
+    STOPS_WHEN_LET,
     cancel_placeholder,
     create_pod,
     fill_others,
     guards,
+    let_stop,
+    let_stop_when_a_guard_waits,
     next_job,
     next_job_is_held,
     quick_job,
@@ -50,7 +52,7 @@ async def test_script_on_the_second_node_of_a_gang_starts_when_the_pod_there_has
     the gang's job, so Slurm gives it away as soon as the job has ended.
     """
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        for rank, (name, seconds) in enumerate((("lead", 1), ("train", SLOW_STOP_SECONDS))):
+        for rank, (name, seconds) in enumerate((("lead", 1), ("train", STOPS_WHEN_LET))):
             said = {"gang": "duo", "gang-size": "2", "gang-rank": str(rank)}
             await create_pod(world, name, stop_seconds=seconds, slurm=said)
         await world.running("lead")
@@ -59,6 +61,7 @@ async def test_script_on_the_second_node_of_a_gang_starts_when_the_pod_there_has
         assert job.nodes != pods.node_of(pod)  # it holds the node of the other, too
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
+        await let_stop_when_a_guard_waits(world)
         await started_after_the_pod(world, following)
         await world.job_ended(following, state="COMPLETED")
     assert guards(world, "freed") == 1
@@ -66,23 +69,27 @@ async def test_script_on_the_second_node_of_a_gang_starts_when_the_pod_there_has
 
 async def test_next_pod_is_bound_when_the_one_before_has_stopped(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        await _second_pod_comes_after(world, await running_pod(world))
+        await _second_pod_comes_after(world, let_stop_when_a_guard_waits)
 
 
 async def test_next_pod_is_bound_when_the_one_before_has_stopped_without_any_hook(
     world: World,
 ) -> None:
     """Slurm gives the node away at once, so only the scheduler itself holds the pod back."""
-    await _second_pod_comes_after(world, await running_pod(world, stop_seconds=8))
+    await _second_pod_comes_after(world, _let_stop_when_it_is_in_the_way)
 
 
-async def _second_pod_comes_after(world: World, pod: Object) -> None:
-    """Cancel the job of `pod`. The pod that waits for the node is bound after `pod` has ended."""
+async def _second_pod_comes_after(world: World, let: Callable[[World], Awaitable[None]]) -> None:
+    """Cancel the job of a pod, and `let` the pod stop when it holds up the pod that waits for its
+    node: that one is bound after it has ended.
+    """
+    pod = await running_pod(world, stop_seconds=STOPS_WHEN_LET)
     node = pods.node_of(pod)
     others = await fill_others(world, str(node))
     await create_pod(world, "second")
     await world.waiting("second")
     await cancel_placeholder(world, pod)
+    await let(world)
     second = await world.bound("second")
     assert pods.node_of(second) == node
     await _ended_first(world)
@@ -92,7 +99,7 @@ async def _second_pod_comes_after(world: World, pod: Object) -> None:
 @pytest.mark.slow
 async def test_no_pod_of_a_gang_is_bound_before_its_second_node_is_free(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        await _gang_comes_after(world)
+        await _gang_comes_after(world, let_stop_when_a_guard_waits)
     assert guards(world, "freed") == 1
 
 
@@ -101,12 +108,13 @@ async def test_no_pod_of_a_gang_is_bound_before_its_second_node_is_free_without_
     world: World,
 ) -> None:
     """Slurm gives both nodes away at once, so only the scheduler itself holds the gang back."""
-    await _gang_comes_after(world)
+    await _gang_comes_after(world, _let_stop_when_it_is_in_the_way)
 
 
-async def _gang_comes_after(world: World) -> None:
+async def _gang_comes_after(world: World, let: Callable[[World], Awaitable[None]]) -> None:
     """A pod runs on the second of two nodes, and a gang waits for both. Slurm gives them to the
-    gang when the pod's job is cancelled; its pods are bound after the pod's containers have ended.
+    gang when the pod's job is cancelled. `let` ends the pod when it holds up the gang, whose pods
+    are bound after that.
 
     All of them want whole nodes of Slurm, and little of Kubernetes: both would fit on the Node.
     """
@@ -122,9 +130,7 @@ async def _gang_comes_after(world: World) -> None:
     await world.kube.create("jobs", gang, namespace=world.namespace)
     job_id = await world.until("both pods of the gang wait", lambda: _waits_whole(world))
     await cancel_placeholder(world, pod)
-    await world.until("Slurm gives the gang its nodes", lambda: _has_nodes(world, job_id))
-    stopped = [it for it in world.history.of("train") if it.gone or pods.has_ended(it.pod)]
-    assert not stopped, "the pod stopped before anybody could be held back"
+    await let(world)
     ranked = await all_run(world, 2, app="duo")
     assert (await one_job(world, ranked)).job_id == job_id
     assert [pods.node_of(ranked[rank]) for rank in (0, 1)] == list(nodes)
@@ -133,13 +139,8 @@ async def _gang_comes_after(world: World) -> None:
 
 
 async def _create_on(world: World, node: str) -> None:
-    """Create the pod `train`, which has this whole node in Slurm and stops slowly."""
-    await world.create(
-        cpus="1",
-        grace=20,
-        slurm=_whole_nodes(world, node),
-        annotations={"sandbox/stop-seconds": str(SLOW_STOP_SECONDS)},
-    )
+    """Create the pod `train`, which has this whole node in Slurm and stops when it is let."""
+    await create_pod(world, cpus=1, stop_seconds=STOPS_WHEN_LET, slurm=_whole_nodes(world, node))
 
 
 def _whole_nodes(world: World, *nodes: str) -> dict[str, str]:
@@ -161,9 +162,16 @@ async def _waits_whole(world: World) -> int | None:
     return int(job_id or 0)
 
 
-async def _has_nodes(world: World, job_id: int) -> bool:
-    record = await world.slurm.job(job_id)
-    return record is not None and record.states[0] == "RUNNING"
+async def _let_stop_when_it_is_in_the_way(world: World) -> None:
+    """Let the pod `train` stop once another pod says that it waits for that."""
+
+    async def look() -> bool:
+        found = await world.kube.items("pods", namespace=world.namespace)
+        conditions = [pods.condition(it, "PodScheduled") for it in found]
+        return any("may still run" in it.get("message", "") for it in conditions if it is not None)
+
+    await world.until("another pod waits for the first", look)
+    await let_stop(world)
 
 
 @pytest.mark.slow

@@ -11,10 +11,11 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.handover import (
-    SLOW_STOP_SECONDS,
+    STOPS_WHEN_LET,
     cancel_placeholder,
     ended_when_told,
     guards,
+    let_stop_when_a_guard_waits,
     next_job,
     running_pod,
     script_begun,
@@ -88,9 +89,10 @@ async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
     world: World, tls: TlsFiles
 ) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_https_url, CA_FILE=trusting(world, tls)):
-        pod = await running_pod(world, stop_seconds=SLOW_STOP_SECONDS)
+        pod = await running_pod(world, stop_seconds=STOPS_WHEN_LET)
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
+        await let_stop_when_a_guard_waits(world)
         await started_after_the_pod(world, following)
     assert guards(world, "freed") == 1
 

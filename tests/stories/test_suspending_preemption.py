@@ -14,8 +14,9 @@ import pytest
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.handover import (
-    SLOW_STOP_SECONDS,
+    STOPS_WHEN_LET,
     guards,
+    let_stop_when_a_guard_waits,
     running_pod,
     started_after_the_pod,
 )
@@ -54,7 +55,7 @@ async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
 ) -> None:
     world = suspending
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        pod = await running_pod(world, stop_seconds=SLOW_STOP_SECONDS)
+        pod = await running_pod(world, stop_seconds=STOPS_WHEN_LET)
         job = await world.placeholder(pod)
         preemptor = await world.native_job(
             user="alice",
@@ -64,6 +65,7 @@ async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
             required_nodes=[pods.node_of(pod)],
             cpus_per_task=world.cluster.cpus_per_node,
         )
+        await let_stop_when_a_guard_waits(world)
         await started_after_the_pod(world, preemptor)
     last = await world.removed(pod)
     condition = pods.condition(last.pod, "DisruptionTarget")
