@@ -148,6 +148,12 @@ class Job:
         """The ids of all its components: an update concerns only the one whose id it names."""
         return tuple(part.job_id for part in self.parts) or (self.job_id,)
 
+    def part_on(self, node: str) -> Job:
+        """The component that holds this node; the job itself if it has no such component."""
+        if not self.parts:
+            return self
+        return next((part for part in self.parts if node in part.nodes), self)
+
     @property
     def tasks_by_node(self) -> dict[str, int]:
         """How many tasks each node has, in the order of `nodes`. Empty before the job has nodes,

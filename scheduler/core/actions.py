@@ -153,6 +153,8 @@ class Bind:
     node: str
     job_id: int
     target: str
+    partition: str = ""
+    """Where Slurm has started the job, or the pod's component of it."""
     ends_at: str = ""
     """When the job reaches its time limit, in RFC 3339; "" if it has none."""
     first_node: str = ""

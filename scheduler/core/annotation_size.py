@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from annotations import Problem
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
+from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_PARTITION, NODES
 
 LIMIT: Final = 256 * 1024
 """Limit for all annotations of an object, in bytes of keys and values
 (TotalAnnotationSizeLimitB).
 """
-ROOM: Final = 1024
-"""Bytes left free for ours: three keys of 30 bytes, an id, a time, and a name of at most 253."""
-_OURS: Final = frozenset({JOB_ID, NODES, ENDS_AT})
+ROOM: Final = 2048
+"""Bytes left free for ours: eight keys of at most 40 bytes, three names of at most 253, the unit of
+a gang, and short numbers and times.
+"""
+_OURS: Final = frozenset({JOB_ID, NODES, JOB_PARTITION, ENDS_AT})
 _MOST_BYTES_PER_CHARACTER: Final = 4
 
 

@@ -582,6 +582,7 @@ def _binds(
             node,
             record.job_id,
             facts.nodes[node].target,
+            partition=record.part_on(node).partition,
             ends_at=ends_at(record),
             first_node=first_node,
             gang_size=0 if gang is None else gang.size or len(seated.slots),

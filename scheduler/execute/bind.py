@@ -20,6 +20,7 @@ from scheduler.core.naming import (
     GANG_RANK,
     GANG_SIZE,
     JOB_ID,
+    JOB_PARTITION,
     NODES,
 )
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
@@ -216,7 +217,12 @@ def _what_follows(unit: Unit, job_id: int) -> str:
 
 
 def _bound_with(unit: Unit, action: Bind) -> dict[str, str]:
-    annotations = {JOB_ID: str(action.job_id), NODES: action.node}
+    # Even an empty partition: the pod's author may have created it with another.
+    annotations = {
+        JOB_ID: str(action.job_id),
+        NODES: action.node,
+        JOB_PARTITION: action.partition,
+    }
     if action.ends_at:
         annotations[ENDS_AT] = action.ends_at
     annotations |= gang_annotation(unit)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from scheduler.core.annotation_size import crowded
 from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
-from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, NODES
+from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, JOB_PARTITION, NODES
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import (
     Added,
@@ -48,8 +48,11 @@ MOST_WORDS: Final = 512
 _SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
-_RECORDS: Final = (JOB_ID, NODES, ENDS_AT, GANG)
-_CLIPPED: Final = (*_RECORDS, *OTHERS_ANNOTATIONS)
+_RECORDS: Final = (JOB_ID, NODES, JOB_PARTITION, ENDS_AT, GANG)
+_CLIPPED: Final = frozenset({*_RECORDS, *OTHERS_ANNOTATIONS})
+# Characters that `clipped` surely leaves as they are. It is not called for each of them, because
+# this is done for each change of each pod.
+_SHORT: Final = 64
 # A byte of JSON becomes a few bytes of Python objects. JSON that is shorter than this is surely
 # within the limit.
 _SURELY_SMALL: Final = MOST_BYTES // 16
@@ -160,8 +163,10 @@ def _annotations(meta: ObjectMeta, prefixes: tuple[str, ...]) -> dict[str, str]:
     last two are short unless somebody forges them, so they are clipped.
     """
     found = {k: v for k, v in meta.annotations.items() if k.startswith(prefixes)}
-    short = {k: clipped(meta.annotations[k]) for k in _CLIPPED if k in meta.annotations}
-    return {**found, **short}
+    for key in _CLIPPED & meta.annotations.keys():
+        value = meta.annotations[key]
+        found[key] = value if len(value) <= _SHORT else clipped(value)
+    return found
 
 
 def _count_texts(value: Any) -> int:

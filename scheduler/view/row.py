@@ -10,7 +10,7 @@ from enum import StrEnum, unique
 from typing import Final
 
 from annotations.quantity import divide_up
-from scheduler.core.naming import ENDS_AT, JOB_ID
+from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_PARTITION
 from scheduler.core.pending_told import told
 from scheduler.kube.clip import clipped
 from scheduler.kube.demands import requests_of
@@ -119,7 +119,7 @@ def row_of(pod: Pod, names: Names) -> Row:
         reason=slurm.reason or bounded(why.reason),
         message=message,
         job=_number(_JOB, meta.annotations.get(JOB_ID, "")),
-        partition=slurm.partition or asked["partition"],
+        partition=slurm.partition or _started_in(pod) or asked["partition"],
         account=asked["account"],
         qos=asked["qos"],
         priority=_first(slurm.priority, _number(_PRIORITY, asked["priority"])),
@@ -132,6 +132,11 @@ def row_of(pod: Pod, names: Names) -> Row:
         node=bounded(pod.spec.node_name),
         gang=gang_of(pod, names.prefixes),
     )
+
+
+def _started_in(pod: Pod) -> str:
+    """The partition in which Slurm started the job of a bound pod, as the scheduler wrote it."""
+    return bounded(pod.metadata.annotations.get(JOB_PARTITION, "")) if pod.spec.node_name else ""
 
 
 def state_of(pod: Pod) -> State:

@@ -35,7 +35,7 @@ def _lasting(line: str) -> list[str]:
 async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: World) -> None:
     where = {"partition": world.cluster.partition}
     gpus = min(1, world.cluster.gpus_per_node)
-    await world.create("first", cpus="4", memory="2Gi", gpus=gpus, slurm=where)
+    await world.create("first", cpus="4", memory="2Gi", gpus=gpus)  # Slurm chooses the partition
     first = await world.running("first")
     await world.fill(leave_cpus=4)
     await world.create("second", cpus="8", slurm=where)
@@ -47,8 +47,11 @@ async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: Wor
     assert (running["name"], running["state"], running["reason"]) == ("first", "RUNNING", None)
     assert running["jobId"] == int(pods.annotation(first, pods.JOB_ID) or 0)
     assert (running["node"], second["node"]) == (pods.node_of(first), None)
-    assert second["partition"] == world.cluster.partition
+    chosen = (await world.placeholder(first)).raw["partition"]
+    assert (running["partition"], second["partition"]) == (chosen, world.cluster.partition)
     assert second["priority"] is not None
+    of_it = json.loads(await plugin(world, "queue", "-p", chosen, "-t", "RUNNING", "-o", "json"))
+    assert [it["name"] for it in of_it["items"]] == ["first"]
 
     lines = (await plugin(world, "queue")).replace(running["node"], "node-00").splitlines()
     assert [_lasting(it) for it in lines] == _page_table("STATE")

@@ -88,6 +88,13 @@ def test_state_and_reason(body: dict[str, Any], state: State, reason: str) -> No
     assert (found.state, found.reason) == (state, reason)
 
 
+def test_bound_pod_is_in_the_partition_in_which_slurm_started_its_job() -> None:
+    says = {SUNK + "partition": "main,gpu", OURS + "job-partition": "gpu"}
+    assert row(pod(annotations=says, nodeName="node-1")).partition == "gpu"
+    assert row(pod(annotations=says)).partition == "main,gpu", "nobody has started its job"
+    assert row(pod(annotations={SUNK + "partition": "main"}, nodeName="node-1")).partition == "main"
+
+
 def test_annotation_with_two_values_is_not_known() -> None:
     asks = {SUNK + "partition": "main", SITE + "partition": "gpu"}
     assert row(pod(annotations=asks)).partition == ""
