@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import structlog
+
 from annotations import JobRequest, Problem
 from scheduler.core.naming import Owner
 from scheduler.core.tenure import Tenure, learnt
@@ -15,6 +17,8 @@ from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
 from scheduler.state.member import Member
 from scheduler.state.pod_remains import remains_by
 from scheduler.state.units import Unit
+
+log = structlog.get_logger(__name__)
 
 
 class Tenures:
@@ -49,9 +53,19 @@ class Tenures:
             remains = remains_by(unit.job.record, pod.uid, kube_node=self._nodes.kube_node)
         if remains is None:
             return 0.0
-        if remains.gone_at is None:
+        dead, newly = self._nodes.is_dead(remains.node), remains.gone_at is None
+        if newly:
             remains = pod.seen.remains = replace(remains, gone_at=self._clock())
-        return 0.0 if self._nodes.is_dead(remains.node) else remains.until
+        if newly and not dead and unit.job is not None:
+            log.info(
+                "job kept: containers of its pod may still run",
+                namespace=unit.namespace,
+                pod=pod.name,
+                job_id=unit.job.job_id,
+                node=remains.node,
+                seconds=remains.seconds,
+            )
+        return 0.0 if dead else remains.until
 
 
 def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:

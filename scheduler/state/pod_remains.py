@@ -40,11 +40,16 @@ class Remains:
     gone_at: float | None = None
 
     @property
+    def seconds(self) -> float:
+        """How long its containers may run once it is gone."""
+        return self.grace_seconds + KUBELET_SECONDS
+
+    @property
     def until(self) -> float:
         """The latest time at which its containers may run; 0 while the pod still exists."""
         if self.gone_at is None:
             return 0.0
-        return self.gone_at + self.grace_seconds + KUBELET_SECONDS
+        return self.gone_at + self.seconds
 
 
 def remains_of(pod: Pod) -> Remains | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
 
+from scheduler.state.pod_remains import KUBELET_SECONDS
 from tests.support import pods
 from tests.support.kube import KubeAnswerError, Object
 from tests.support.sandbox import SandboxCluster
@@ -96,10 +98,15 @@ async def test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it(worl
 @pytest.mark.live_on("26.05")
 async def test_force_deleted_pod_cancels_job(world: World) -> None:
     await world.create(grace=1, annotations={"sandbox/stop-seconds": "20"})
-    job = await world.placeholder(await world.running())
+    pod = await world.running()
+    job = await world.placeholder(pod)
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
     await world.gone()
     await world.until("its job has ended", lambda: _has_ended(world, job.job_id), seconds=60)
+    lines = map(json.loads, world.scheduler.log.read_text().splitlines())
+    (kept,) = (it for it in lines if it["event"].startswith("job kept"))
+    assert (kept["pod"], kept["job_id"], kept["node"]) == ("train", job.job_id, pods.node_of(pod))
+    assert kept["seconds"] == 1 + KUBELET_SECONDS
 
 
 @pytest.mark.slow
