@@ -58,7 +58,7 @@ def _of_connection(error: KubeError, server: str) -> Cause | None:
                     f"the name of the API server {server} is not found: {it.strerror}. Correct the "
                     "server of the kubeconfig, or the DNS",
                 )
-            case OSError() if _nothing_listens(it):
+            case OSError() if nothing_listens(it):
                 return Cause(
                     "refused",
                     f"nothing listens at {server}: the API server is away, or the address wrong",
@@ -81,7 +81,7 @@ def _of_answer(error: KubeError, server: str) -> Cause:
     return Cause("other", f"the API server {server} does not answer as it should: {error}")
 
 
-def _nothing_listens(error: OSError) -> bool:
+def nothing_listens(error: OSError) -> bool:
     """Whether the connection was refused. If a name has several addresses, asyncio raises one error
     whose text joins the errors of all.
     """

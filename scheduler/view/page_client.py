@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 import aiohttp
 import msgspec
 
+from scheduler.kube.causes import nothing_listens
 from scheduler.view.connection import ViewError
 from scheduler.view.page_address import PageAddress
 from scheduler.view.partition_row import LONGEST_ANSWER, PartitionsTold
@@ -73,6 +74,13 @@ async def _asked(
             return await _all(session, question, page, token, namespace)
     except TimeoutError:
         return NotAnswered(f"{page.base} does not answer within {_SECONDS:g} s")
+    except aiohttp.ClientConnectorError as error:
+        if nothing_listens(error.os_error):
+            return NotAnswered(
+                f"nothing listens at {page.base}: start the scheduler with --page-bind-address, or "
+                f"correct {page.name}"
+            )
+        return NotAnswered(f"{page.base} does not answer: {shown(str(error.os_error))}")
     except (aiohttp.ClientError, OSError) as error:
         return NotAnswered(f"{page.base} does not answer: {shown(str(error)) or 'no answer'}")
 

@@ -169,7 +169,8 @@ async def test_page_that_cannot_tell_now_is_replaced_by_the_pods(
 async def test_page_where_nobody_listens_is_replaced_by_the_pods(call: Call) -> None:
     status, _, err = await call("--page-url=http://127.0.0.1:9")
     assert status == 0
-    assert "http://127.0.0.1:9 does not answer" in err
+    assert "nothing listens at http://127.0.0.1:9: start the scheduler with" in err
+    assert "or correct --page-url" in err
 
 
 REFUSALS: list[tuple[int, Any, str]] = [
