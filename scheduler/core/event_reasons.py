@@ -197,8 +197,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "The pod fits on no Kubernetes Node. The message says how many Nodes lack a label that the "
         "pod's nodeSelector or required affinity requires, have a taint that the pod does not "
         "tolerate, or are too small. A job is submitted as soon as a Node fits.",
-        "Correct in the pod's template what the message names and recreate the pod, or change the "
-        "Nodes.",
+        "Correct what the message names, in the pod or its template, and recreate the pod; or "
+        "change the Nodes.",
     ),
     Reason.NODES_NOT_COMPARED: Meaning(
         "Normal",

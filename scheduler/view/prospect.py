@@ -157,7 +157,7 @@ def _steps(case: Case, row: Row) -> Iterator[Step]:
     elif why(row.reason) is None:  # Slurm has no such job in its queue
         yield from _edits(case, row)
         yield from _slurm_commands(row)
-        yield from _waiting(case, row)
+        yield from _waiting(case, row) if row.reason != Reason.NO_NODE_FITS else _room(case)
     else:
         yield from _waiting(case, row)
         yield from _edits(case, row)
@@ -170,6 +170,11 @@ def _waiting(case: Case, row: Row) -> Iterator[Step]:
     if row.job is not None:
         partition = f" -p {quote(row.partition)}" if row.partition else ""
         yield Step("see who else waits", f"kubectl slurm queue -A -t PENDING{partition}")
+
+
+def _room(case: Case) -> Iterator[Step]:
+    namespace = quote(case.seen.namespace)
+    yield Step("see how large the nodes are", f"kubectl slurm partitions -n {namespace}")
 
 
 def _edits(case: Case, row: Row) -> Iterator[Step]:

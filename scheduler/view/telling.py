@@ -77,7 +77,7 @@ def text_of(story: Story, now: datetime) -> str:
         ("Its gang", _gang(story)),
         ("Why", _why(story)),
         ("What there is now", _room(story)),
-        ("Nodes ruled out", [line for it in story.ruled_out for line in _wrapped(it.said)]),
+        ("Nodes ruled out", _ruled_out(story)),
         ("What happened (UTC)", [line for it in story.history for line in _moment(it)]),
         ("What is next", _wrapped(story.prospect.what)),
         ("Commands", list(_steps(story))),
@@ -161,6 +161,12 @@ def _why(story: Story) -> list[str]:
     if meaning is not None and _EXPLAINED not in message:
         lines += [*_wrapped(f"That is: {meaning.meaning}"), *_wrapped(f"To do: {meaning.remedy}")]
     return lines
+
+
+def _ruled_out(story: Story) -> list[str]:
+    """What is said about Nodes, without what the section above says already."""
+    _, why = _reason(story)
+    return [line for it in story.ruled_out if it.said != why for line in _wrapped(it.said)]
 
 
 def _reason(story: Story) -> tuple[str, str]:

@@ -177,7 +177,9 @@ async def test_owner_is_read_and_what_is_above_it_is_edited(
     stub.answer("GET", OWNER_PATH, stub_server.ok(controller("u")), stub_server.ok(controller("x")))
     told = sections((await calls_stub())[1])
     assert told[""].endswith("of ReplicaSet web of Deployment top")
-    assert told["Nodes ruled out"] == "None of the 2 Nodes can take the pod"
+    assert told["Why"].startswith("NoNodeFits: None of the 2 Nodes can take the pod")
+    assert "Nodes ruled out" not in told, "it would say the same once more"
+    assert "kubectl slurm partitions -n default" in told["Commands"]
     assert "kubectl edit -n default deployment/top" in told["Commands"]
     # Another object has that name by now.
     assert "kubectl edit -n default replicaset/web" in (await calls_stub())[1]
