@@ -41,7 +41,9 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def line(beginning: str) -> str:
-    """The only line of the page that begins so."""
+    """The only line of the page that is or begins so."""
+    if beginning in LINES:
+        return beginning
     (found,) = (it for it in LINES if it.startswith(beginning))
     return found
 
@@ -127,7 +129,7 @@ async def test_commands_of_the_page_do_what_it_says(terminal: Terminal) -> None:
             await _pods_come(terminal)
             partitions = _plugin("partitions").replace("8082", str(page))
             await terminal.until(partitions, lambda it: "h100:" in it)
-            await _operator_acts(terminal)
+            await _operator_acts(terminal, port)
 
 
 async def test_commands_that_the_sandbox_prints_do_what_it_says(terminal: Terminal) -> None:
@@ -171,7 +173,7 @@ async def _pods_come(terminal: Terminal) -> None:
     await terminal.until(_plugin("queue"), lambda it: "Resources" in it)
 
 
-async def _operator_acts(terminal: Terminal) -> None:
+async def _operator_acts(terminal: Terminal, port: int) -> None:
     slurm = [it for it in LINES if it.split()[0] in OURS]
     assert [it.split()[0] for it in slurm] == [
         *("sinfo", "squeue", "scancel", "squeue", "sbatch", "squeue")
@@ -187,6 +189,11 @@ async def _operator_acts(terminal: Terminal) -> None:
     said = await terminal.say(submit)
     assert re.fullmatch(r"Submitted batch job \d+\n", said)
     assert said.split()[-1] in _ids(await terminal.say(queue))
+    both = await terminal.say(_plugin("queue --jobs").replace("6820", str(port)))
+    words = [it.split() for it in both.splitlines()]
+    (native,) = (it for it in words if it[0] == "wrap")
+    assert native[1:3] == ["root", "PENDING"]
+    assert any(it[0].startswith("web-") for it in words)
 
 
 def _ids(squeue: str) -> list[str]:
