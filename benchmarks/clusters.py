@@ -19,7 +19,7 @@ def cluster_on(stack: ExitStack, on: str, major: str, *, nodes: int | None = Non
     if on == "sandbox":
         return stack.enter_context(SandboxCluster(major, nodes=nodes))
     slurm = stack.enter_context(SlurmRig(slurm_build.ensure(major)))
-    kube = stack.enter_context(KubeRig(kube_build.ensure()))
+    kube = stack.enter_context(KubeRig(kube_build.ensure(), go={}))
     shapes = [NodeShape(name=name) for name in slurm.nodes]
     stack.enter_context(SimulatedNodes(kube, shapes))
     return LiveCluster(kube, slurm)

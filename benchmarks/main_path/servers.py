@@ -106,7 +106,7 @@ def live(release: str) -> Iterator[Servers]:
     """The rigs of the live tests: real kube-apiserver and Slurm, played kubelets. Needs root."""
     with ExitStack() as stack:
         slurm = stack.enter_context(SlurmRig(slurm_build.ensure(release)))
-        kube = stack.enter_context(KubeRig(kube_build.ensure()))
+        kube = stack.enter_context(KubeRig(kube_build.ensure(), go={}))
         shapes = [NodeShape(name=name, cpus=CPUS_PER_NODE) for name in slurm.nodes]
         stack.enter_context(SimulatedNodes(kube, shapes))
         yield Servers(
