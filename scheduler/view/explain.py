@@ -25,6 +25,7 @@ from scheduler.view.site import add_flags, add_namespace, names_of
 from scheduler.view.story import Story, among, story
 from scheduler.view.surroundings import surroundings
 from scheduler.view.telling import object_of, text_of
+from scheduler.view.waiting import told_if_slow
 
 _POD: Final = re.compile(r"(?:pods?/)?(?P<name>[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)", re.ASCII)
 _LONGEST: Final = 80
@@ -61,16 +62,19 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     page = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
-        seen = await see(session, namespace, arguments.pod)
-        names, ours = names_of(settings), settings.scheduler_name
+        program, names, ours = arguments.parser.prog, names_of(settings), settings.scheduler_name
+        with told_if_slow(program, f"the pod and its Events from {session.server}"):
+            seen = await see(session, namespace, arguments.pod)
         told = story(seen, names, ours)
         row = told.row
         if row is not None:
-            found, unread = await company(session, row, scheduler=ours, names=names)
+            with told_if_slow(program, f"the pods of its gang from {session.server}"):
+                found, unread = await company(session, row, scheduler=ours, names=names)
             told = replace(told, company=found, unread=(unread,) if unread else ())
             if page is not None and row.state is State.PENDING:
                 token = await page.token(session)
-                told = among(told, await surroundings(page.address, row, token=token))
+                with told_if_slow(program, f"what else there is from {page.address.base}"):
+                    told = among(told, await surroundings(page.address, row, token=token))
     other = "" if seen.pod is None else seen.pod.spec.scheduler_name
     if other not in {"", settings.scheduler_name}:
         raise ViewError(

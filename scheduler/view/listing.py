@@ -55,7 +55,12 @@ class Listing:
         self._wanted = wanted
         self._read = read
         self._version = ""
+        self._arrived = 0
         self.rows: dict[str, Row] = {}
+
+    def so_far(self) -> str:
+        """How many rows have come while `fill` gets them, for people."""
+        return f"{self._arrived} so far" if self._arrived else ""
 
     async def fill(self) -> None:
         """Get all rows anew. Raises KubeError and ViewError."""
@@ -86,6 +91,7 @@ class Listing:
             )
             page = PODS.page(body)
             found.update((it.metadata.uid, self._read(it)) for it in page.items or ())
+            self._arrived = len(found)
             token = page.metadata.continue_ or ""
             if not token:
                 self._version, self.rows = page.metadata.resource_version, found

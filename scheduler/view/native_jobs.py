@@ -8,7 +8,6 @@ jobs are asked about one by one, up to a bound.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from scheduler.slurm.causes import SlurmCauses
 from scheduler.view.connection import ViewError
 from scheduler.view.gang import GangView
 from scheduler.view.row import Row, State, bounded
-from scheduler.view.safe_text import shown
+from scheduler.view.waiting import told_if_slow
 from slurmapi import (
     BaseState,
     Deadlines,
@@ -42,7 +41,6 @@ MOST_JOBS: Final = 500
 _AT_ONCE: Final = 4
 _SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 15.0
-_PATIENCE_SECONDS: Final = 2.0
 _MIB: Final = 2**20
 _MINUTE: Final = 60
 _GPUS: Final = "gres/gpu"
@@ -86,13 +84,13 @@ async def native_jobs(
         cluster=settings.slurm_cluster,
     )
     where = settings.slurm_api_base
-    line = f"{program}: asking {shown(where)} for jobs\n"
-    saying = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, sys.stderr.write, line)
+    told = _Told(client)
     try:
-        async with asyncio.timeout(_SECONDS), client:
-            found = await client.job_states()
-            wanted = _in_turn((it for it, at in found.items() if _state(at) in states), pods)
-            told = await _told(client, wanted[:MOST_JOBS])
+        with told_if_slow(program, f"jobs from {where}", told.so_far):
+            async with asyncio.timeout(_SECONDS), client:
+                found = await client.job_states()
+                wanted = _in_turn((it for it, at in found.items() if _state(at) in states), pods)
+                await _ask_about(wanted[:MOST_JOBS], told)
     except TimeoutError:
         raise ViewError(f"--jobs: {where} has not told the jobs within {_SECONDS:g} s") from None
     except SlurmError as error:
@@ -105,8 +103,6 @@ async def native_jobs(
         cause = causes.of(error)
         text = f"{error}; {_ASK_WITH}" if cause.name.startswith("token_") else cause.text
         raise ViewError(f"--jobs: {text}") from error
-    finally:
-        saying.cancel()
     rows = [row_of(it) for it in told.jobs if TaggedJob.of(it.job).tag is None]
     left_out = told.unreadable + len(wanted[MOST_JOBS:])
     return NativeJobs(tuple(row for row in rows if row.state in states), left_out)
@@ -126,6 +122,10 @@ class _Told:
         self.jobs: list[ListedJob] = []
         self.unreadable = 0
 
+    def so_far(self) -> str:
+        """How many jobs have come, for people."""
+        return f"{len(self.jobs)} so far" if self.jobs else ""
+
     async def ask(self, job_id: int) -> None:
         """Ask about one job. One that has gone meanwhile has nothing."""
         async with self._slots:
@@ -137,15 +137,13 @@ class _Told:
                 self.unreadable += 1
 
 
-async def _told(client: SlurmClient, job_ids: Sequence[int]) -> _Told:
-    told = _Told(client)
+async def _ask_about(job_ids: Sequence[int], told: _Told) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for job_id in job_ids:
                 group.create_task(told.ask(job_id), name=f"job {job_id}")
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
-    return told
 
 
 def row_of(listed: ListedJob) -> Row:

@@ -31,6 +31,7 @@ from scheduler.view.printing import as_json, as_yaml, put
 from scheduler.view.row import row_of
 from scheduler.view.safe_text import shown
 from scheduler.view.site import add_flags, add_namespace, names_of
+from scheduler.view.waiting import told_if_slow
 
 _UNNAMED: Final = (
     "the scheduler is not asked, because nothing says where its live page is: set --page-url or "
@@ -73,10 +74,12 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         found: PartitionsTold | NotAnswered = NotAnswered(_UNNAMED)
         if page is not None:
             token = await page.token(session)
-            found = await page_client.partitions(page.address, token=token, namespace=namespace)
+            with told_if_slow(arguments.parser.prog, f"partitions from {page.address.base}"):
+                found = await page_client.partitions(page.address, token=token, namespace=namespace)
         if isinstance(found, NotAnswered):
             _say(arguments, found.why)
-            found = await _of_pods(session, settings, namespace)
+            with told_if_slow(arguments.parser.prog, f"pods from {session.server}"):
+                found = await _of_pods(session, settings, namespace)
     _show(arguments, found)
 
 

@@ -25,6 +25,7 @@ from scheduler.view.queue_place import QueuePlace, with_places
 from scheduler.view.row import IN_QUEUE, Row, row_of
 from scheduler.view.safe_text import shown
 from scheduler.view.site import SLURM_FLAGS, add_flags, add_namespace, add_slurm_flags, names_of
+from scheduler.view.waiting import told_if_slow
 from scheduler.view.watching import print_changes, repaint
 
 
@@ -128,7 +129,8 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
             namespace = await chosen_namespace(arguments.namespace, session, settings)
         wanted = Wanted(settings.scheduler_name, namespace, arguments.selector)
         listing = Listing(session, wanted, read=partial(row_of, names=names_of(settings)))
-        await listing.fill()
+        with told_if_slow(arguments.parser.prog, f"pods from {session.server}", listing.so_far):
+            await listing.fill()
         places = None
         if page is not None and not arguments.watch and arguments.output != "name":
             token = await page.token(session)
@@ -162,7 +164,8 @@ async def _places(
     and the queue is shown without them.
     """
     try:
-        found = await page_client.places(page, token=token, namespace=namespace)
+        with told_if_slow(arguments.parser.prog, f"places from {page.base}"):
+            found = await page_client.places(page, token=token, namespace=namespace)
     except ViewError as error:
         found = NotAnswered(str(error))
     if not isinstance(found, NotAnswered):
