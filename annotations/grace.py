@@ -1,9 +1,10 @@
 """The grace rule: a pod must be gone before Slurm stops waiting for its job to end.
 
 With `guarded`, the handover guard keeps the node for the pod instead of KillWait, so any grace
-period is accepted. Other grace periods: of a pod that is being deleted (when it is shortened),
-`scheduler/core/departing.py`; of a pod that the scheduler ends, `scheduler/core/running.py`; of a
-pod that vanished, `scheduler/state/pod_remains.py`. KillWait: `scheduler/slurm/kill_wait.py`.
+period is accepted; with `guarded_grace_seconds`, one of so many seconds. Other grace periods: of a
+pod that is being deleted (when it is shortened), `scheduler/core/departing.py`; of a pod that the
+scheduler ends, `scheduler/core/running.py`; of a pod that vanished,
+`scheduler/state/pod_remains.py`. KillWait: `scheduler/slurm/kill_wait.py`.
 """
 
 from annotations.model import PodView, Rules
@@ -14,7 +15,8 @@ _FIELD = "spec.terminationGracePeriodSeconds"
 
 def longest_grace(rules: Rules) -> int:
     """The longest grace period that the strict rule accepts, in seconds; negative if none."""
-    return rules.kill_wait_seconds - rules.termination_offset_seconds - 1
+    by_kill_wait = rules.kill_wait_seconds - rules.termination_offset_seconds - 1
+    return max(by_kill_wait, rules.guarded_grace_seconds or by_kill_wait)
 
 
 def grace_problems(pod: PodView, rules: Rules) -> list[Problem]:

@@ -50,7 +50,8 @@ class Rules:
     gres, with or without a type ("gpu", "gpu:h100"). `gpu_type_keys` are Node labels whose values
     name a GPU type, and `gpu_types` maps those values to gres types. `known_gpu_types` are the
     types that Slurm has; None if they are not known yet, and then no pod is refused for its type.
-    The grace policy `strict` is SUNK's rule; `guarded` relies on the handover guard. Raises
+    The grace policy `strict` is SUNK's rule; `guarded` relies on the handover guard. With
+    `guarded_grace_seconds` above 0, `strict` accepts a grace period of so many seconds, too. Raises
     ValueError for a prefix that does not end in a slash.
     """
 
@@ -62,6 +63,7 @@ class Rules:
     gpu_types: Mapping[str, str] = field(default_factory=dict)
     known_gpu_types: frozenset[str] | None = frozenset()
     grace_policy: Literal["strict", "guarded"] = "strict"
+    guarded_grace_seconds: int = 0
 
     def __post_init__(self) -> None:
         wrong = [prefix for prefix in self.prefixes if not prefix.endswith("/")]

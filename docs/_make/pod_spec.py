@@ -166,7 +166,7 @@ ROWS: Final = (
         reads=("termination_grace_period_seconds",),
         becomes="must be over before Slurm gives the node to the next job: "
         "[the grace rule](annotations.md#the-grace-rule). Kubernetes' default, 30, is too long for "
-        "Slurm's default KillWait",
+        "Slurm's default KillWait, unless the handover guard is known",
         spec={"terminationGracePeriodSeconds": 30},
     ),
     Row(

@@ -181,10 +181,12 @@ class Settings(BaseModel):
         validate_default=True,  # against KillWait
         description="a pod's grace period must be shorter than KillWait by more than this",
     )
-    grace_policy: Literal["strict", "guarded"] = Field(
-        "strict",
-        description="guarded: any grace period is accepted, because Slurm's handover guard keeps "
-        "the node for the pod; see docs/annotations.md",
+    grace_policy: Literal["auto", "strict", "guarded"] = Field(
+        "auto",
+        description="strict: a pod's grace period must be shorter than KillWait; guarded: any is "
+        "accepted, because Slurm's handover guard keeps the node for the pod; auto: strict, but "
+        "Kubernetes' default of 30 s is accepted, too, while the guard is known to be installed; "
+        "see docs/annotations.md",
     )
     gangs: Annotated[tuple[Source, ...], Metavar("SOURCES")] = Field(
         ALL_SOURCES,

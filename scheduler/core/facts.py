@@ -293,8 +293,9 @@ class UnitFacts:
     """Whether a pod must go if Slurm suspends its job (a policy of the site)."""
     tenure: Tenure = field(default_factory=Tenure)
     longest_grace: int | None = None
-    """The longest grace period that ends before Slurm stops waiting for a job (KillWait). None if
-    the handover guard waits for any grace period, or KillWait is not known.
+    """If a pod is being deleted: the longest grace period that ends before Slurm stops waiting for
+    a job (KillWait), or for which the handover guard waits. None if the guard waits for any, or
+    KillWait is not known.
     """
 
     @property

@@ -125,13 +125,19 @@ def _differences(policy: AdmissionPolicy, settings: Settings) -> Iterator[str]:
     wanted = {
         "slurm-kill-wait": f"{settings.slurm_kill_wait:g}s",
         "termination-offset": f"{settings.termination_offset:g}s",
-        "grace-policy": settings.grace_policy,
+        "grace-policy": _grace_policy(settings),
         "annotation-prefix": settings.annotation_prefix,
     }
     for name, value in wanted.items():
         given = policy.settings.get(name, value)
         if given != value and _seconds(given) != _seconds(value):
             yield f"{policy.name} has {name} {given!r} for {value!r}"
+
+
+def _grace_policy(settings: Settings) -> str:
+    """Without the hooks API there is no guard, so `auto` is then what `strict` is."""
+    is_auto = settings.grace_policy == "auto"
+    return "strict" if is_auto and not settings.hooks_api_token_file else settings.grace_policy
 
 
 def _seconds(text: str) -> float | str:

@@ -51,14 +51,22 @@ def kill_wait(facts: Facts) -> Iterator[CheckResult]:
             "and admission policies that were made with the setting differ from the scheduler",
             f"--slurm-kill-wait={seconds}s, and the same in the admission policies",
         )
-    yield from _grace(facts.settings, seconds)
+    yield from _grace(facts.settings, seconds, _guard_of(facts))
 
 
-def _grace(settings: Settings, seconds: int | None) -> Iterator[CheckResult]:
+def _grace(settings: Settings, seconds: int | None, guard: str) -> Iterator[CheckResult]:
     """The usual grace period must be acceptable, since most manifests say nothing about it."""
     rules = rules_of(settings)
     longest = longest_grace(rules if seconds is None else replace(rules, kill_wait_seconds=seconds))
-    if settings.grace_policy == "strict" and longest < _USUAL_GRACE:
+    policy = settings.grace_policy
+    if policy == "guarded" or longest >= _USUAL_GRACE:
+        return
+    if policy == "auto" and guard and _listens(settings):
+        yield ok(
+            f"pods may have a grace period of {_USUAL_GRACE} s, Kubernetes' default, because the "
+            "handover guard keeps their nodes"
+        )
+    else:
         yield note(
             f"pods may have a grace period of at most {max(longest, 0)} s, so Kubernetes' default "
             f"of {_USUAL_GRACE} s is refused",
@@ -135,8 +143,7 @@ def guard(facts: Facts) -> Iterator[CheckResult]:
     config, nodes = facts.slurm.conf, facts.slurm.nodes
     if config is None or isinstance(nodes, Unread):
         return
-    prolog = config.prolog_slurmctld
-    ours = Heartbeat(listens=True, prolog=lambda: prolog, clock=lambda: 0.0).installed
+    prolog, ours = config.prolog_slurmctld, _guard_of(facts)
     with_slurmd = [it.name for it in nodes if "EXTERNAL" not in it.states]
     if ours:
         yield _of_our_prolog(prolog, facts.settings)
@@ -152,8 +159,23 @@ def guard(facts: Facts) -> Iterator[CheckResult]:
         yield _without_a_guard(with_slurmd, facts.settings)
 
 
+def _guard_of(facts: Facts) -> str:
+    """How slurm.conf shows that PrologSlurmctld asks the handover guard; "" if it does not."""
+    config = facts.slurm.conf
+    if config is None:
+        return ""
+    return Heartbeat(
+        listens=True, prolog=lambda: config.prolog_slurmctld, clock=lambda: 0.0
+    ).installed
+
+
+def _listens(settings: Settings) -> bool:
+    """Whether the hooks API is on."""
+    return settings.hooks_api_token_file is not None and settings.hooks_api_bind_address is not None
+
+
 def _of_our_prolog(prolog: str, settings: Settings) -> CheckResult:
-    if settings.hooks_api_token_file is not None and settings.hooks_api_bind_address is not None:
+    if _listens(settings):
         return ok(f"PrologSlurmctld is {prolog}")
     return warning(
         f"PrologSlurmctld is {prolog}, but the hooks API is off: nobody answers the handover "

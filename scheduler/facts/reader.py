@@ -11,6 +11,7 @@ from scheduler.core.gres import types_of
 from scheduler.core.naming import OWN_PREFIX, Owner
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.caches import Caches
+from scheduler.facts.grace_rule import GraceRule
 from scheduler.facts.pod_view import view_of
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
@@ -49,6 +50,7 @@ class RequestReader:
         *,
         requirements: Requirements,
         rules: Rules,
+        grace: GraceRule,
         owner: Owner,
         slurmctld: Slurmctld,
     ) -> None:
@@ -56,28 +58,26 @@ class RequestReader:
         self._nodes = caches.nodes
         self._requirements = requirements
         self._rules = rules
+        self._grace = grace
         self._owner = owner
         self._slurmctld = slurmctld
-        self._judges_grace = True
         self._excess = OfPod(excess)
-        self._readings = Readings(self._parser())
+        self._longest_by_kill_wait = longest_grace(rules)
+        self._readings = Readings(_Parser(self._rulebook))
 
     def use_kill_wait(self, seconds: int | None) -> None:
         """Judge grace periods by this KillWait from now on; with None, judge none."""
-        self._judges_grace = seconds is not None
+        self._grace.kill_wait_known = seconds is not None
         if seconds is not None:
             self._rules = replace(self._rules, kill_wait_seconds=seconds)
-        self._readings = Readings(self._parser())
-
-    def _parser(self) -> _Parser:
-        return _Parser(self._rules, self._rulebook, judges_grace=self._judges_grace)
+            self._longest_by_kill_wait = longest_grace(self._rules)
+        self._readings = Readings(_Parser(self._rulebook))
 
     @property
     def longest_grace(self) -> int | None:
         """The longest grace period that a pod may have, in seconds; None if any is accepted."""
-        if not self._judges_grace or self._rules.grace_policy == "guarded":
-            return None
-        return longest_grace(self._rules)
+        rules = self._grace.now(self._rules)
+        return None if rules.grace_policy == "guarded" else longest_grace(rules)
 
     def forget(self, uid: str) -> None:
         """Drop what was read of a pod that is gone."""
@@ -100,14 +100,19 @@ class RequestReader:
         if large is not None:
             return (large,)
         if (reading := _too_large(pod)) is None:
-            reading = self._parser()(_Spec(pod, None, gpu_types=self._nodes.gpu_types))
+            rules = self._grace.now(self._rules)
+            spec = _Spec(pod, None, rules, gpu_types=self._nodes.gpu_types)
+            reading = _Parser(self._rulebook)(spec)
         return reading.request
 
     def _read(self, pod: Pod, unit: Unit) -> Reading:
         if (large := _too_large(pod)) is not None:
             return large
         edition = self._rulebook.edition(pod.metadata.namespace)
-        spec = _Spec(pod, edition, gpu_types=self._gpu_types(unit))
+        rules = self._rules
+        if pod.spec.termination_grace_period_seconds > self._longest_by_kill_wait:
+            rules = self._grace.of(unit, rules)
+        spec = _Spec(pod, edition, rules, gpu_types=self._gpu_types(unit))
         return self._readings.of(pod.metadata.uid, spec)
 
     def _required(self, pod: Pod, reading: Reading) -> Reading:
@@ -154,11 +159,14 @@ class _Spec:
     are on a Node or neither is.
     """
 
-    __slots__ = ("gpu_types", "key", "placed", "pod")
+    __slots__ = ("gpu_types", "key", "placed", "pod", "rules")
 
-    def __init__(self, pod: Pod, edition: Hashable, *, gpu_types: frozenset[str] | None) -> None:
+    def __init__(
+        self, pod: Pod, edition: Hashable, rules: Rules, *, gpu_types: frozenset[str] | None
+    ) -> None:
         self.pod = pod
         self.placed = bool(pod.spec.node_name)
+        self.rules = rules
         self.gpu_types = gpu_types
         # The grace period is immutable. Annotations change often, but mostly ours. Resources change
         # by pods/resize, selector and affinity while a scheduling gate holds the pod.
@@ -166,6 +174,8 @@ class _Spec:
         self.key: Hashable = (
             edition,
             gpu_types,
+            rules.grace_policy,
+            rules.guarded_grace_seconds,
             pod.metadata.uid,
             spec.active_deadline_seconds,
             spec.affinity and spec.affinity.node_affinity,
@@ -199,10 +209,8 @@ def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
 class _Parser:
     """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied."""
 
-    def __init__(self, rules: Rules, rulebook: Rulebook, *, judges_grace: bool) -> None:
-        self._rules = rules
+    def __init__(self, rulebook: Rulebook) -> None:
         self._rulebook = rulebook
-        self._judges_grace = judges_grace
 
     def __call__(self, spec: _Spec) -> Reading:
         return replace(self._reading(spec), placed=spec.placed)
@@ -213,11 +221,10 @@ class _Parser:
             return Reading((verdict,))
         # The grace period of a running pod was accepted before, so it must not prevent a new job
         # for its node.
-        judged = self._judges_grace and not spec.placed
         rules = replace(
-            self._rules,
+            spec.rules,
             known_gpu_types=spec.gpu_types,
-            grace_policy=self._rules.grace_policy if judged else "guarded",
+            grace_policy="guarded" if spec.placed else spec.rules.grace_policy,
         )
         request = parse(view_of(spec.pod, verdict.annotations), rules)
         if not isinstance(request, JobRequest):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
 
 _OURS: Final = "slurm-pod-scheduler/prolog-slurmctld.sh"
 """The installation guide puts the script at a path with this end; the setting may be longer."""
@@ -12,6 +17,7 @@ HEARD_SECONDS: Final = 24 * 3600.0
 So a guard that is installed is known after one job, and a guard that was removed is noticed within
 a day, or as soon as `/conf` names no PrologSlurmctld any more.
 """
+_LOOK_SECONDS: Final = 2.0
 
 
 class Heartbeat:
@@ -42,3 +48,18 @@ class Heartbeat:
         if self._clock() - self._heard_at < HEARD_SECONDS:
             return "PrologSlurmctld has asked the handover guard"
         return ""
+
+    async def follow(self, on_known: Callable[[], None]) -> None:
+        """Look for evidence for ever, and call `on_known` when there is some where there was none;
+        cancel it to stop.
+        """
+        known = ""
+        while True:
+            now = self.installed
+            if now and not known:
+                log.info("the handover guard is known to be installed", because=now)
+                on_known()
+            elif known and not now:
+                log.warning("the handover guard is not known to be installed any more")
+            known = now
+            await asyncio.sleep(_LOOK_SECONDS)

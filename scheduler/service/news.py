@@ -136,6 +136,14 @@ class News:
             if not pod.finished:
                 self.wake_unit_of(pod, WakeCause.POLICY)
 
+    def guard_known(self) -> None:
+        """The handover guard is known to be installed: pods that were refused for their grace
+        periods may be accepted now.
+        """
+        for unit in self._units:
+            if unit.job is None and unit.reason == Reason.SCHEDULING_FAILED:
+                self.wake(unit.key, WakeCause.KILL_WAIT)
+
     def kill_wait_changed(self) -> None:
         """KillWait has changed, and with it the longest grace period that a pod may have."""
         for unit in self._units:

@@ -28,6 +28,7 @@ from scheduler.execute.update import Updater
 from scheduler.facts.caches import Caches
 from scheduler.facts.gang_facts import GangReader
 from scheduler.facts.gather import Gatherer
+from scheduler.facts.grace_rule import GraceRule
 from scheduler.facts.newcomers import Newcomers
 from scheduler.facts.placing import Places
 from scheduler.facts.reader import RequestReader
@@ -176,6 +177,10 @@ class Parts:
                 devices=outside.settings.device_resources,
             ),
             rules=self._memory.rules,
+            grace=GraceRule(
+                outside.settings.grace_policy,
+                guard_known=lambda: bool(self.hooks.heartbeat.installed),
+            ),
             owner=outside.owner,
             slurmctld=self.slurmctld,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -19,6 +20,7 @@ from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 60.0
+_FIRST_SECONDS: Final = 5.0
 # One answer serves all callers within this time.
 _FRESH_SECONDS: Final = 2.0
 LEAST_JOB_AGE: Final = 60
@@ -75,6 +77,12 @@ class Slurmctld:
             except SlurmError as error:
                 log.debug("slurm's configuration cannot be read", error=str(error))
             await asyncio.sleep(_EVERY_SECONDS)
+
+    async def at_start(self) -> None:
+        """Ask, if nothing is known yet; gives up after 5 s without an answer."""
+        with suppress(SlurmError, TimeoutError):
+            async with asyncio.timeout(_FIRST_SECONDS):
+                await self.first()
 
     async def first(self) -> None:
         """Ask, if nothing is known yet. Raises SlurmError."""

@@ -60,3 +60,18 @@ def test_other_policies_take_the_place_of_former_ones_at_once(live_kube: KubeRig
         with admitted(live_kube, {"slurm-kill-wait": wait}):
             message = dry(live_kube, pods.pod("a", grace=100)).body["message"]
             assert f"(KillWait is {wait})" in message
+
+
+@pytest.mark.parametrize(
+    ("policy", "accepted", "refused"),
+    [("auto", 30, 31), ("guarded", 86_400, None), ("strict", 24, 25)],
+)
+def test_grace_policy_is_that_of_the_scheduler(
+    live_kube: KubeRig, policy: str, accepted: int, refused: int | None
+) -> None:
+    """With `auto` the scheduler may accept Kubernetes' default: only it knows of the guard."""
+    with admitted(live_kube, {"grace-policy": policy}):
+        assert dry(live_kube, pods.pod("a", grace=accepted)).status == 201
+        if refused is not None:
+            message = dry(live_kube, pods.pod("a", grace=refused)).body["message"]
+            assert f"at most {accepted} (KillWait is 30s)" in message

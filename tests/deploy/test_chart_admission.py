@@ -101,6 +101,17 @@ def test_policies_are_the_sites_choice(live_helm: Helm) -> None:
     assert len(_policies(live_helm, "ci/cluster-values.yaml", *fewer)) < len(found)
 
 
+@pytest.mark.parametrize(("hooks", "policy"), [("true", "auto"), ("false", "strict")])
+def test_usual_grace_passes_where_the_release_may_have_a_guard(
+    live_helm: Helm, hooks: str, policy: str
+) -> None:
+    """The default is auto: without the hooks there is no guard, and the scheduler is strict."""
+    sets = ("scheduler.admission.enabled=true", f"scheduler.hooks.enabled={hooks}")
+    words = [word for it in sets for word in ("--set", it)]
+    found = str(_policies(live_helm, "ci/cluster-values.yaml", *words))
+    assert f"'grace-policy': '{policy}'" in found.replace('"', "'").replace("\\'", "'")
+
+
 @pytest.fixture
 async def release(
     live_helm: Helm, live_kube: KubeRig, kube: Kube, home: str

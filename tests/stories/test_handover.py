@@ -31,6 +31,9 @@ from tests.support.ports import free_ports
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World, waits_for_slurm
 
+USUAL_GRACE = 30
+"""Kubernetes' default, in seconds."""
+
 
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
@@ -172,6 +175,31 @@ async def _let_stop_when_it_is_in_the_way(world: World) -> None:
 
     await world.until("another pod waits for the first", look)
     await let_stop(world)
+
+
+@pytest.mark.slow
+async def test_pod_with_the_usual_grace_period_is_served_where_the_guard_is_known(
+    world: World,
+) -> None:
+    """Kubernetes' default is longer than KillWait allows (`--grace-policy=auto`). Where Slurm does
+    not tell its PrologSlurmctld, the guard is known once a job has started.
+    """
+    with hooks_on(world.cluster, world.scheduler.hooks_url):
+        first = await quick_job(world, world.cluster.nodes_for_scripts[0])
+        await world.job_ended(first, state="COMPLETED")
+        await world.create(
+            cpus=str(world.cluster.cpus_per_node),
+            grace=USUAL_GRACE,
+            slurm={"partition": world.cluster.script_partition},
+            annotations={"sandbox/stop-seconds": str(USUAL_GRACE)},
+        )
+        pod = await world.running()
+        following = await next_job(world, pod)
+        await cancel_placeholder(world, pod)
+        leaving = await world.pod_that("is being deleted", pods.leaving)
+        assert leaving["metadata"]["deletionGracePeriodSeconds"] == USUAL_GRACE
+        await let_stop_when_a_guard_waits(world)
+        await started_after_the_pod(world, following)
 
 
 @pytest.mark.slow

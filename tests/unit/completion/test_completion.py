@@ -57,7 +57,7 @@ def in_bash(script: str, *words: str) -> list[str]:
         # Flags alone are those of run.
         (["--work"], ["--workers"]),
         (["--workers=3", "--zap-log-level", "w"], ["warn"]),
-        (["run", "--grace-policy", ""], ["strict", "guarded"]),
+        (["run", "--grace-policy", ""], ["auto", "strict", "guarded"]),
         (["completion", "f"], ["fish"]),
         (["nonsense", ""], [""]),
     ],

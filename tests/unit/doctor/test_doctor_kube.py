@@ -165,3 +165,12 @@ def test_admission_policies_are_in_force_with_the_settings_of_the_scheduler(
     found = only(with_kube(healthy(), policies=policies), "admission")
     assert found.severity.word == severity
     assert words in found.what
+
+
+def test_policy_that_refuses_what_the_guard_allows_is_one_that_differs(tmp_path: Path) -> None:
+    """Without the hooks API, `auto` is what `strict` is, and nothing differs."""
+    policies = (AdmissionPolicy("p", {"grace-policy": "strict"}, bound=True),)
+    assert only(with_kube(healthy(), policies=policies), "admission").severity.word == "ok"
+    guarded = healthy(hooks_api_token_file=tmp_path / "token")
+    found = only(with_kube(guarded, policies=policies), "admission")
+    assert "p has grace-policy 'strict' for 'auto'" in found.what

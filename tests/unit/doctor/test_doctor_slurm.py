@@ -106,16 +106,30 @@ def test_kill_wait_that_slurm_does_not_show_is_noted() -> None:
     assert "60s is believed" in found.what
 
 
-@pytest.mark.parametrize(("policy", "count"), [("strict", 2), ("guarded", 1)])
+@pytest.mark.parametrize(
+    ("policy", "guard", "words"),
+    [
+        ("strict", True, "at most 24 s"),
+        ("guarded", False, "as --slurm-kill-wait says"),
+        ("auto", False, "at most 24 s"),
+        ("auto", True, "the handover guard keeps their nodes"),
+    ],
+)
 def test_refusal_of_the_usual_grace_period_is_noted(
-    policy: str, count: int, tmp_path: Path
+    policy: str, guard: bool, words: str, tmp_path: Path
 ) -> None:
     facts = healthy(
         slurm_kill_wait=30, grace_policy=policy, hooks_api_token_file=tmp_path / "token"
     )
-    found = told(with_config(facts, kill_wait=30), "kill-wait")
-    assert len(found) == count
-    assert ("at most 24 s" in found[-1][1]) is (policy == "strict")
+    prolog = "/etc/slurm/slurm-pod-scheduler/prolog-slurmctld.sh" if guard else ""
+    found = told(with_config(facts, kill_wait=30, prolog_slurmctld=prolog), "kill-wait")
+    assert words in found[-1][1]
+
+
+def test_without_the_hooks_api_a_guard_makes_no_grace_period_longer() -> None:
+    prolog = "/etc/slurm/slurm-pod-scheduler/prolog-slurmctld.sh"
+    facts = with_config(healthy(slurm_kill_wait=30), kill_wait=30, prolog_slurmctld=prolog)
+    assert "at most 24 s" in told(facts, "kill-wait")[-1][1]
 
 
 @pytest.mark.parametrize(("seconds", "severity"), [(60, "ok"), (59, "warning"), (0, "warning")])

@@ -16,6 +16,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.naming import Owner
 from scheduler.execute.placeholder_mode import Setting
+from scheduler.facts import grace_rule
 from scheduler.facts.caches import Caches
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
@@ -79,6 +80,7 @@ class Service:
         limits: BrakeLimits | None = None,
         ignored: Collection[Ignorable] = (),
         mode: Setting = "auto",
+        grace_policy: grace_rule.Setting = "auto",
         gpu_sharing: gpu_sharing.Setting = "user",
         keeps_suspended: bool = False,
         lost_slot: str = "wait",
@@ -89,6 +91,7 @@ class Service:
             {
                 "unschedulable-reason": unschedulable_reason,
                 "placeholder-mode": mode,
+                "grace-policy": grace_policy,
                 "gpu-node-sharing": gpu_sharing,
                 "suspend-policy": "keep" if keeps_suspended else "evict",
                 "ignored-requirements": tuple(ignored),

@@ -1,0 +1,47 @@
+"""Whether KillWait alone limits a pod's grace period (`annotations/grace.py`), or whether the
+handover guard keeps the node for the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Literal
+
+from annotations import Rules
+from scheduler.state.units import Unit
+
+Setting = Literal["auto", "strict", "guarded"]
+USUAL_GRACE: Final = 30
+"""Kubernetes' default, in seconds. With `auto` the guard allows no more: how long others wait for
+the node of a pod that Slurm has ended is for the site to say, and not for the pod's author.
+"""
+
+
+class GraceRule:
+    """`guard_known` says whether Slurm is known to ask the handover guard. Until KillWait is known,
+    no grace period is judged.
+    """
+
+    def __init__(self, setting: Setting, *, guard_known: Callable[[], bool]) -> None:
+        self._setting = setting
+        self._guard_known = guard_known
+        self.kill_wait_known = True
+
+    def now(self, rules: Rules) -> Rules:
+        """The rules by which pods that have no job are judged now."""
+        if not self.kill_wait_known or self._setting == "guarded":
+            return replace(rules, grace_policy="guarded")
+        if self._setting == "auto" and self._guard_known():
+            return replace(rules, guarded_grace_seconds=USUAL_GRACE)
+        return rules
+
+    def of(self, unit: Unit, rules: Rules) -> Rules:
+        """The rules for a pod of this unit.
+
+        With `auto`, a pod that has a job keeps it: a new process knows of the guard only once Slurm
+        has told its PrologSlurmctld, or has asked the guard.
+        """
+        if self._setting == "auto" and unit.job is not None:
+            return replace(rules, grace_policy="guarded")
+        return self.now(rules)
