@@ -9,6 +9,7 @@ pod is read; the binding is not written again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -318,6 +319,17 @@ class KubeApi:
         if not uid:
             raise KubeGarbled("an answer about a Namespace does not hold it")
         return uid
+
+    async def lacks_namespace(self, name: str) -> bool:
+        """Whether there is no such Namespace. One that may not be read is taken to exist: with
+        roles in single namespaces none may be.
+        """
+        try:
+            with suppress(Forbidden):
+                await self._read(f"/api/v1/namespaces/{name}", operation="get_namespace")
+        except NotFound:
+            return True
+        return False
 
     async def annotations_of(self, path: str) -> Mapping[str, str]:
         """The annotations of the object at that path; empty if there is no such object. Raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import structlog
 from aiohttp import web
@@ -14,6 +14,7 @@ from scheduler.core.naming import Owner
 from scheduler.election.elector import LeaseLostError
 from scheduler.election.setup import election_of
 from scheduler.kube.api import KubeApi
+from scheduler.kube.errors import KubeError
 from scheduler.kube.identity import admitted, cluster_id
 from scheduler.kube.link import KubeLink, Standing
 from scheduler.kube.session import KubeSession
@@ -57,6 +58,7 @@ async def run(settings: Settings, *, showing: Showing | None = None) -> None:
                 health = probes.probes(standing.not_ready, elected.role)
                 await _open(listeners, settings, health, metrics)
                 owner = await _owner(settings, kube)
+                await _warn_of_absent(settings, KubeApi(kube))
                 app = App(
                     settings,
                     kube,
@@ -105,6 +107,14 @@ async def _owner(settings: Settings, kube: KubeSession) -> Owner:
         slurm=settings.slurm_api_base,
     )
     return owner
+
+
+async def _warn_of_absent(settings: Settings, api: KubeApi) -> None:
+    """Warn of watched namespaces that do not exist: a misspelt one leaves pods unserved."""
+    with suppress(KubeError):  # the watches report it, if the API server is away again
+        absent = [it for it in settings.watch_namespace if await api.lacks_namespace(it)]
+        if absent:
+            log.warning("watched namespaces do not exist", namespaces=", ".join(absent))
 
 
 async def _run(app: App) -> None:

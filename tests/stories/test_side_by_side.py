@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
 OTHER: Final = "other-scheduler"
+ABSENT: Final = "nobody-has-made-this-namespace"
 
 
 @pytest.fixture
@@ -30,10 +32,12 @@ async def elsewhere(kube: Kube) -> AsyncIterator[str]:
 
 @pytest.fixture
 def other(cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[SchedulerProcess]:
-    """A scheduler with another name, which serves one namespace on the same Slurm."""
+    """A scheduler with another name, which serves one namespace on the same Slurm, and one that
+    does not exist.
+    """
     folder = tmp_path / "other"
     folder.mkdir()
-    flags = (f"--scheduler-name={OTHER}", f"--watch-namespace={namespace}")
+    flags = (f"--scheduler-name={OTHER}", f"--watch-namespace={namespace},{ABSENT}")
     with SchedulerProcess(cluster, folder=folder, flags=flags) as process:
         yield process
 
@@ -48,6 +52,9 @@ async def test_two_schedulers_of_one_slurm_serve_each_its_own_name_and_scope(
     await world.kube.create("pods", pods.pod("out", scheduler=OTHER), namespace=elsewhere)
     ours, theirs = await world.running("ours"), await world.running("theirs")
     jobs = [await world.placeholder(pod) for pod in (ours, theirs)]
+    lines = map(json.loads, other.log.read_text().splitlines())
+    (warning,) = (it for it in lines if it["event"] == "watched namespaces do not exist")
+    assert warning["namespaces"] == ABSENT
     assert [job.tag["scheduler"] for job in jobs] == ["slurm-scheduler", OTHER]
 
     # Each new process searches all of Slurm's jobs for placeholders that it may have left.
