@@ -39,9 +39,10 @@ class GraceRule:
     def of(self, unit: Unit, rules: Rules) -> Rules:
         """The rules for a pod of this unit.
 
-        With `auto`, a pod that has a job keeps it: a new process knows of the guard only once Slurm
-        has told its PrologSlurmctld, or has asked the guard.
+        With `auto`, a pod that has a job keeps it, if the guard would allow its grace period: a new
+        process knows of the guard only once Slurm has told its PrologSlurmctld, or has asked it.
         """
-        if self._setting == "auto" and unit.job is not None:
-            return replace(rules, grace_policy="guarded")
-        return self.now(rules)
+        now = self.now(rules)
+        if self._setting == "auto" and now is rules and unit.job is not None:
+            return replace(rules, guarded_grace_seconds=USUAL_GRACE)
+        return now

@@ -11,8 +11,9 @@ import structlog
 
 from scheduler.core.event_reasons import Reason
 from scheduler.facts.grace_rule import USUAL_GRACE, Setting
-from scheduler.hooks.heartbeat import HEARD_SECONDS
+from scheduler.hooks import heartbeat
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
+from slurmapi import BaseState
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -40,12 +41,18 @@ async def process(
         await service.kill()
 
 
-def create(kube: TinyKube, uid: str, *, grace: int = USUAL_GRACE) -> None:
+def create(
+    kube: TinyKube,
+    uid: str,
+    *,
+    grace: int = USUAL_GRACE,
+    annotations: dict[str, str] | None = None,
+) -> None:
     """Create a pod, by default with Kubernetes' default grace period."""
     requests: dict[str, str | int | float] = {"cpu": "1", "memory": "1Gi"}
     container = Container(name="c", resources=ResourceRequirements(requests=requests))
     spec = PodSpec(termination_grace_period_seconds=grace, containers=(container,))
-    kube.create(uid, name=uid, spec=spec)
+    kube.create(uid, name=uid, spec=spec, annotations=annotations)
 
 
 def refused(service: Service, uid: str) -> bool:
@@ -93,14 +100,37 @@ async def test_next_process_keeps_the_job_although_it_does_not_know_the_guard_ye
         assert kube.bindings == [("uid-0", "n1")]
 
 
-async def test_guard_that_asks_no_more_is_believed_in_no_longer(
+async def test_pod_that_joins_a_gang_with_a_job_has_no_longer_grace(
     slurm: TinySlurm, kube: TinyKube
 ) -> None:
+    """The gang's job is there already; that makes nobody's grace period longer."""
+    asks = {"sunk.coreweave.com/gang": "duo", "sunk.coreweave.com/gang-size": "2"}
+    async with process(slurm, kube) as service:
+        service.heartbeat.beat()
+        for rank, uid in enumerate(("uid-0", "uid-1")):
+            create(kube, uid, annotations=asks | {"sunk.coreweave.com/gang-rank": str(rank)})
+        await asyncio.sleep(5)
+        assert slurm.live(1)
+        slurm.change(1, BaseState.RUNNING, nodes=("n1", "n2"), state_reason="None")
+        await asyncio.sleep(5)
+        assert len(kube.bindings) == 2
+        kube.delete("uid-1", grace=0)
+        again = asks | {"sunk.coreweave.com/gang-rank": "1"}
+        create(kube, "uid-2", grace=USUAL_GRACE + 1, annotations=again)
+        await asyncio.sleep(30)
+        assert refused(service, "uid-2")
+        assert len(kube.bindings) == 2
+
+
+async def test_guard_that_asks_no_more_is_believed_in_no_longer(
+    slurm: TinySlurm, kube: TinyKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "HEARD_SECONDS", 600.0)  # a day takes long, even a virtual one
     with structlog.testing.capture_logs() as logs:
         async with process(slurm, kube) as service:
             service.heartbeat.beat()
             create(kube, "uid-0")
-            await asyncio.sleep(HEARD_SECONDS + 10)
+            await asyncio.sleep(610)
             create(kube, "uid-1")
             await asyncio.sleep(5)
             assert slurm.live(1), "its pod was accepted before"
