@@ -50,6 +50,16 @@ async def admitted(api: KubeApi, *, server: str) -> None:
         log.debug("asked who we are", error=str(error))
 
 
+async def absent_namespaces(settings: Settings, api: KubeApi) -> tuple[str, ...]:
+    """The watched namespaces that do not exist, as far as the API server tells: with roles in
+    single namespaces it refuses the question, so it is not asked. Raises KubeError.
+    """
+    names = settings.watch_namespace
+    if not names or await api.get_namespace_uid(_SYSTEM) is None:
+        return ()
+    return tuple([it for it in names if await api.lacks_namespace(it)])
+
+
 async def cluster_id(settings: Settings, api: KubeApi) -> str:
     """The cluster id: the setting, else the uid of kube-system, else the uid of the scheduler's
     namespace. Raises ClusterIdError if neither namespace can be read.

@@ -15,7 +15,7 @@ from scheduler.election.elector import LeaseLostError
 from scheduler.election.setup import election_of
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeError
-from scheduler.kube.identity import admitted, cluster_id
+from scheduler.kube.identity import absent_namespaces, admitted, cluster_id
 from scheduler.kube.link import KubeLink, Standing
 from scheduler.kube.session import KubeSession
 from scheduler.listen.address_error import address_error
@@ -112,8 +112,7 @@ async def _owner(settings: Settings, kube: KubeSession) -> Owner:
 async def _warn_of_absent(settings: Settings, api: KubeApi) -> None:
     """Warn of watched namespaces that do not exist: a misspelt one leaves pods unserved."""
     with suppress(KubeError):  # the watches report it, if the API server is away again
-        absent = [it for it in settings.watch_namespace if await api.lacks_namespace(it)]
-        if absent:
+        if absent := await absent_namespaces(settings, api):
             log.warning("watched namespaces do not exist", namespaces=", ".join(absent))
 
 
