@@ -55,12 +55,9 @@ class Listing:
         self._wanted = wanted
         self._read = read
         self._version = ""
-        self._arrived = 0
         self.rows: dict[str, Row] = {}
-
-    def so_far(self) -> str:
-        """How many rows have come while `fill` gets them, for people."""
-        return f"{self._arrived} so far" if self._arrived else ""
+        self.come = 0
+        """How many rows have come while `fill` gets them."""
 
     async def fill(self) -> None:
         """Get all rows anew. Raises KubeError and ViewError."""
@@ -91,7 +88,7 @@ class Listing:
             )
             page = PODS.page(body)
             found.update((it.metadata.uid, self._read(it)) for it in page.items or ())
-            self._arrived = len(found)
+            self.come = len(found)
             token = page.metadata.continue_ or ""
             if not token:
                 self._version, self.rows = page.metadata.resource_version, found

@@ -86,7 +86,7 @@ async def native_jobs(
     where = settings.slurm_api_base
     told = _Told(client)
     try:
-        with told_if_slow(program, f"jobs from {where}", told.so_far):
+        with told_if_slow(program, f"jobs from {where}", lambda: len(told.jobs)):
             async with asyncio.timeout(_SECONDS), client:
                 found = await client.job_states()
                 wanted = _in_turn((it for it, at in found.items() if _state(at) in states), pods)
@@ -121,10 +121,6 @@ class _Told:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.jobs: list[ListedJob] = []
         self.unreadable = 0
-
-    def so_far(self) -> str:
-        """How many jobs have come, for people."""
-        return f"{len(self.jobs)} so far" if self.jobs else ""
 
     async def ask(self, job_id: int) -> None:
         """Ask about one job. One that has gone meanwhile has nothing."""

@@ -157,7 +157,10 @@ def _steps(case: Case, row: Row) -> Iterator[Step]:
     elif why(row.reason) is None:  # Slurm has no such job in its queue
         yield from _edits(case, row)
         yield from _slurm_commands(row)
-        yield from _waiting(case, row) if row.reason != Reason.NO_NODE_FITS else _room(case)
+        if row.reason == Reason.NO_NODE_FITS:
+            yield _partitions(case, "see how large the nodes are")
+        else:
+            yield from _waiting(case, row)
     else:
         yield from _waiting(case, row)
         yield from _edits(case, row)
@@ -172,9 +175,8 @@ def _waiting(case: Case, row: Row) -> Iterator[Step]:
         yield Step("see who else waits", f"kubectl slurm queue -A -t PENDING{partition}")
 
 
-def _room(case: Case) -> Iterator[Step]:
-    namespace = quote(case.seen.namespace)
-    yield Step("see how large the nodes are", f"kubectl slurm partitions -n {namespace}")
+def _partitions(case: Case, what: str) -> Step:
+    return Step(what, f"kubectl slurm partitions -n {quote(case.seen.namespace)}")
 
 
 def _edits(case: Case, row: Row) -> Iterator[Step]:
@@ -186,8 +188,7 @@ def _edits(case: Case, row: Row) -> Iterator[Step]:
             "change the annotation", f"kubectl annotate --overwrite {case.where} {_changed(key)}"
         )
         if key.rpartition("/")[2] == "partition":
-            namespace = quote(case.seen.namespace)
-            yield Step("see which partitions there are", f"kubectl slurm partitions -n {namespace}")
+            yield _partitions(case, "see which partitions there are")
     if _SIZE in row.message or ("template" in remedy and (key is None or "spec." in row.message)):
         yield _template(case)
 

@@ -129,7 +129,8 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
             namespace = await chosen_namespace(arguments.namespace, session, settings)
         wanted = Wanted(settings.scheduler_name, namespace, arguments.selector)
         listing = Listing(session, wanted, read=partial(row_of, names=names_of(settings)))
-        with told_if_slow(arguments.parser.prog, f"pods from {session.server}", listing.so_far):
+        waited_for = f"pods from {session.server}"
+        with told_if_slow(arguments.parser.prog, waited_for, lambda: listing.come):
             await listing.fill()
         places = None
         if page is not None and not arguments.watch and arguments.output != "name":

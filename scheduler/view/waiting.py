@@ -10,18 +10,13 @@ from typing import Final
 
 from scheduler.view.safe_text import shown
 
-PATIENCE_SECONDS: Final = 2.0
-
-
-def _nothing() -> str:
-    return ""
+_PATIENCE_SECONDS: Final = 2.0
 
 
 @contextmanager
-def told_if_slow(program: str, what: str, so_far: Callable[[], str] = _nothing) -> Iterator[None]:
+def told_if_slow(program: str, what: str, come: Callable[[], int] = lambda: 0) -> Iterator[None]:
     """Within the block it is waited for `what`: after two seconds, and every two seconds, a line
-    says so. `so_far` returns how much of it has come, such as "1500 so far"; "" for nothing to
-    tell.
+    says so, and how many have `come`, if any.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -29,11 +24,13 @@ def told_if_slow(program: str, what: str, so_far: Callable[[], str] = _nothing) 
 
     def say() -> None:
         nonlocal saying
-        told = ", ".join(filter(None, (so_far(), f"{loop.time() - began:.0f} s")))
-        sys.stderr.write(f"{program}: waiting for {shown(what)} ({told})\n")
-        saying = loop.call_later(PATIENCE_SECONDS, say)
+        count = come()
+        so_far = f"{count} so far, " if count else ""
+        seconds = f"{loop.time() - began:.0f} s"
+        sys.stderr.write(f"{program}: waiting for {shown(what)} ({so_far}{seconds})\n")
+        saying = loop.call_later(_PATIENCE_SECONDS, say)
 
-    saying = loop.call_later(PATIENCE_SECONDS, say)
+    saying = loop.call_later(_PATIENCE_SECONDS, say)
     try:
         yield
     finally:
