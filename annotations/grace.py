@@ -10,6 +10,8 @@ scheduler ends, `scheduler/core/running.py`; of a pod that vanished,
 from annotations.model import PodView, Rules
 from annotations.problems import Problem
 
+USUAL_GRACE = 30
+"""Kubernetes' default, in seconds."""
 _FIELD = "spec.terminationGracePeriodSeconds"
 
 

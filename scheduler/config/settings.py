@@ -430,6 +430,11 @@ class Settings(BaseModel):
         check_base_url(value)
         return value
 
+    @property
+    def serves_hooks(self) -> bool:
+        """Whether the hooks API is on: it has a secret and an address."""
+        return self.hooks_api_token_file is not None and self.hooks_api_bind_address is not None
+
     @field_validator("slurm_auth_token")
     @classmethod
     def _a_token(cls, value: SecretStr) -> SecretStr:

@@ -137,7 +137,7 @@ def _differences(policy: AdmissionPolicy, settings: Settings) -> Iterator[str]:
 def _grace_policy(settings: Settings) -> str:
     """Without the hooks API there is no guard, so `auto` is then what `strict` is."""
     is_auto = settings.grace_policy == "auto"
-    return "strict" if is_auto and not settings.hooks_api_token_file else settings.grace_policy
+    return "strict" if is_auto and not settings.serves_hooks else settings.grace_policy
 
 
 def _seconds(text: str) -> float | str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from annotations.grace import longest_grace
+from annotations.grace import USUAL_GRACE, longest_grace
 from scheduler.config.annotation_rules import rules_of
 from scheduler.config.settings import Settings
 from scheduler.doctor.facts import Facts, Unread
@@ -23,8 +23,6 @@ _SLOW: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = {
     "sched_interval": (60, lambda it: it > 5),
     "default_queue_depth": (100, lambda it: it < 500),
 }
-# Kubernetes' default.
-_USUAL_GRACE: Final = 30
 FAST: Final = (
     "batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,"
     "default_queue_depth=1000"
@@ -59,17 +57,17 @@ def _grace(settings: Settings, seconds: int | None, guard: str) -> Iterator[Chec
     rules = rules_of(settings)
     longest = longest_grace(rules if seconds is None else replace(rules, kill_wait_seconds=seconds))
     policy = settings.grace_policy
-    if policy == "guarded" or longest >= _USUAL_GRACE:
+    if policy == "guarded" or longest >= USUAL_GRACE:
         return
-    if policy == "auto" and guard and _listens(settings):
+    if policy == "auto" and guard and settings.serves_hooks:
         yield ok(
-            f"pods may have a grace period of {_USUAL_GRACE} s, Kubernetes' default, because the "
+            f"pods may have a grace period of {USUAL_GRACE} s, Kubernetes' default, because the "
             "handover guard keeps their nodes"
         )
     else:
         yield note(
             f"pods may have a grace period of at most {max(longest, 0)} s, so Kubernetes' default "
-            f"of {_USUAL_GRACE} s is refused",
+            f"of {USUAL_GRACE} s is refused",
             "terminationGracePeriodSeconds in each pod, a default by docs/admission.md, a larger "
             "KillWait, or the guard: docs/annotations.md#the-grace-rule",
         )
@@ -169,13 +167,8 @@ def _guard_of(facts: Facts) -> str:
     ).installed
 
 
-def _listens(settings: Settings) -> bool:
-    """Whether the hooks API is on."""
-    return settings.hooks_api_token_file is not None and settings.hooks_api_bind_address is not None
-
-
 def _of_our_prolog(prolog: str, settings: Settings) -> CheckResult:
-    if _listens(settings):
+    if settings.serves_hooks:
         return ok(f"PrologSlurmctld is {prolog}")
     return warning(
         f"PrologSlurmctld is {prolog}, but the hooks API is off: nobody answers the handover "

@@ -118,7 +118,9 @@ class Gatherer:
             epoch=time.time(),
             evict_suspended=self._evict_suspended,
             tenure=self._tenures.of(unit, pod, request),
-            longest_grace=self._reader.longest_grace if _any_departs(stages) else None,
+            longest_grace=(
+                self._reader.longest_grace if PodStage.DEPARTING in stages.values() else None
+            ),
         )
 
     def _follow(self, unit: Unit, pods: Sequence[Pod]) -> None:
@@ -251,10 +253,6 @@ def _by_kind(
         if size is not None and stages[pod.metadata.uid] is PodStage.WAITING:
             found.setdefault(size.kind, pod)
     return found
-
-
-def _any_departs(stages: Mapping[str, PodStage]) -> bool:
-    return PodStage.DEPARTING in stages.values()
 
 
 def _placed_by_us(pod: Pod, unit: Unit) -> bool:

@@ -6,21 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Literal
 
 from annotations import Rules
-from scheduler.state.units import Unit
+from annotations.grace import USUAL_GRACE
 
 Setting = Literal["auto", "strict", "guarded"]
-USUAL_GRACE: Final = 30
-"""Kubernetes' default, in seconds. With `auto` the guard allows no more: how long others wait for
-the node of a pod that Slurm has ended is for the site to say, and not for the pod's author.
-"""
 
 
 class GraceRule:
     """`guard_known` says whether Slurm is known to ask the handover guard. Until KillWait is known,
     no grace period is judged.
+
+    With `auto` the guard allows no more than USUAL_GRACE: how long others wait for the node of a
+    pod that Slurm has ended is for the site to say, and not for the pod's author.
     """
 
     def __init__(self, setting: Setting, *, guard_known: Callable[[], bool]) -> None:
@@ -28,21 +27,14 @@ class GraceRule:
         self._guard_known = guard_known
         self.kill_wait_known = True
 
-    def now(self, rules: Rules) -> Rules:
-        """The rules by which pods that have no job are judged now."""
-        if not self.kill_wait_known or self._setting == "guarded":
-            return replace(rules, grace_policy="guarded")
-        if self._setting == "auto" and self._guard_known():
-            return replace(rules, guarded_grace_seconds=USUAL_GRACE)
-        return rules
-
-    def of(self, unit: Unit, rules: Rules) -> Rules:
-        """The rules for a pod of this unit.
+    def now(self, rules: Rules, *, has_job: bool = False) -> Rules:
+        """The rules by which a pod is judged now.
 
         With `auto`, a pod that has a job keeps it, if the guard would allow its grace period: a new
         process knows of the guard only once Slurm has told its PrologSlurmctld, or has asked it.
         """
-        now = self.now(rules)
-        if self._setting == "auto" and now is rules and unit.job is not None:
+        if not self.kill_wait_known or self._setting == "guarded":
+            return replace(rules, grace_policy="guarded")
+        if self._setting == "auto" and (has_job or self._guard_known()):
             return replace(rules, guarded_grace_seconds=USUAL_GRACE)
-        return now
+        return rules

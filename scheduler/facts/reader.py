@@ -63,7 +63,8 @@ class RequestReader:
         self._slurmctld = slurmctld
         self._excess = OfPod(excess)
         self._longest_by_kill_wait = longest_grace(rules)
-        self._readings = Readings(_Parser(self._rulebook))
+        self._parse = _Parser(self._rulebook)
+        self._readings = Readings(self._parse)
 
     def use_kill_wait(self, seconds: int | None) -> None:
         """Judge grace periods by this KillWait from now on; with None, judge none."""
@@ -71,7 +72,7 @@ class RequestReader:
         if seconds is not None:
             self._rules = replace(self._rules, kill_wait_seconds=seconds)
             self._longest_by_kill_wait = longest_grace(self._rules)
-        self._readings = Readings(_Parser(self._rulebook))
+        self._readings = Readings(self._parse)
 
     @property
     def longest_grace(self) -> int | None:
@@ -102,7 +103,7 @@ class RequestReader:
         if (reading := _too_large(pod)) is None:
             rules = self._grace.now(self._rules)
             spec = _Spec(pod, None, rules, gpu_types=self._nodes.gpu_types)
-            reading = _Parser(self._rulebook)(spec)
+            reading = self._parse(spec)
         return reading.request
 
     def _read(self, pod: Pod, unit: Unit) -> Reading:
@@ -111,7 +112,7 @@ class RequestReader:
         edition = self._rulebook.edition(pod.metadata.namespace)
         rules = self._rules
         if pod.spec.termination_grace_period_seconds > self._longest_by_kill_wait:
-            rules = self._grace.of(unit, rules)
+            rules = self._grace.now(rules, has_job=unit.job is not None)
         spec = _Spec(pod, edition, rules, gpu_types=self._gpu_types(unit))
         return self._readings.of(pod.metadata.uid, spec)
 

@@ -53,18 +53,18 @@ class Tenures:
             remains = remains_by(unit.job.record, pod.uid, kube_node=self._nodes.kube_node)
         if remains is None:
             return 0.0
-        dead, newly = self._nodes.is_dead(remains.node), remains.gone_at is None
-        if newly:
+        dead = self._nodes.is_dead(remains.node)
+        if remains.gone_at is None:
             remains = pod.seen.remains = replace(remains, gone_at=self._clock())
-        if newly and not dead and unit.job is not None:
-            log.info(
-                "job kept: containers of its pod may still run",
-                namespace=unit.namespace,
-                pod=pod.name,
-                job_id=unit.job.job_id,
-                node=remains.node,
-                seconds=remains.seconds,
-            )
+            if not dead and unit.job is not None:
+                log.info(
+                    "job kept: containers of its pod may still run",
+                    namespace=unit.namespace,
+                    pod=pod.name,
+                    job_id=unit.job.job_id,
+                    node=remains.node,
+                    seconds=remains.seconds,
+                )
         return 0.0 if dead else remains.until
 
 

@@ -48,7 +48,7 @@ class Hooks:
         self._certificate = _certificate(settings)
         self._authority = _authority(settings.hooks_api_ca_file)
         self.heartbeat = Heartbeat(
-            listens=self._secrets is not None and self._address is not None,
+            listens=settings.serves_hooks,
             prolog=prolog,
             clock=clock,
         )

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from annotations import PREFIX, JobRequest, Problem, Rules, longest_grace, parse
+from annotations.grace import USUAL_GRACE
 from scheduler.facts.pod_view import view_of
 from scheduler.kube.wire import Pod
 from scheduler.migrate import bridge
@@ -25,7 +26,6 @@ from scheduler.migrate.values import about_values, wrong_addresses
 
 _GRACE: Final = "terminationGracePeriodSeconds"
 _NAME: Final = "schedulerName"
-_DEFAULT_GRACE: Final = 30
 _OURS: Final = "slurm-scheduler"
 _LIKE_SUNK: Final = re.compile("slurm|sunk")
 _GANG: Final = (
@@ -133,7 +133,7 @@ def _renamed(data: Any, template: Path, site: Site, *, of_bridge: bool) -> Itera
 def _shortened(data: Any, template: Path, rules: Rules) -> Iterator[Change]:
     path, longest = (*template, "spec", _GRACE), longest_grace(rules)
     found = at(data, path)
-    grace = _DEFAULT_GRACE if found is None else found
+    grace = USUAL_GRACE if found is None else found
     if rules.grace_policy == "strict" and isinstance(grace, int) and grace > longest >= 0:
         yield Put(path, longest)
 

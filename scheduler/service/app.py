@@ -205,7 +205,9 @@ class App:
             "recorder": _after(self._recorder.run, elected),
             "hooks": self._guard("hooks", self._parts.hooks.run()),
             "kill wait": self._guard("kill wait", self._parts.kill_wait.run()),
-            "handover guard": self._guard("handover guard", self._follow_guard()),
+            "handover guard": self._guard(
+                "handover guard", self._parts.hooks.heartbeat.follow(self._memory.news.guard_known)
+            ),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges.run()),
             "unit counts": self._guard("unit counts", self._counts.run()),
@@ -274,9 +276,6 @@ class App:
         )
         log.info("caches synced", pods=len(self._memory.pods))
         await run_workers(self._parts.controller, self._settings.workers)
-
-    async def _follow_guard(self) -> None:
-        await self._parts.hooks.heartbeat.follow(self._memory.news.guard_known)
 
     def _take_over(self) -> None:
         """Start with nothing but the caches: forget what was seen of units while another process

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from annotations.grace import USUAL_GRACE
 from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.tagged import TaggedJob
@@ -23,8 +24,6 @@ KUBELET_SECONDS: Final = 30.0
 """Time in addition to the grace period, for the kubelet to hear of the deletion and to kill
 containers that do not stop.
 """
-_DEFAULT_GRACE_SECONDS: Final = 30
-"""Kubernetes' default, for a job of an older version, whose tag does not have the grace period."""
 _OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _HOLDING: Final = frozenset({BaseState.RUNNING, BaseState.SUSPENDED})
 
@@ -68,7 +67,8 @@ def remains_by(record: TaggedJob, uid: str, *, kube_node: Callable[[str], str]) 
     held = record.state.base in _HOLDING and not record.state.configuring
     if tag is None or tag.outcome or not held or not record.nodes:
         return None
-    grace = _DEFAULT_GRACE_SECONDS if tag.grace is None else tag.grace
+    # The tag of a job of an older version does not have the grace period.
+    grace = USUAL_GRACE if tag.grace is None else tag.grace
     return Remains(kube_node(_node_of(record, tag, uid)), grace)
 
 

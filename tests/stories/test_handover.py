@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from annotations.grace import USUAL_GRACE
 from tests.stories.test_gangs import all_run, one_job
 from tests.support import pods
 from tests.support.cluster import Cluster
@@ -30,9 +31,6 @@ from tests.support.kube import Object
 from tests.support.ports import free_ports
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World, waits_for_slurm
-
-USUAL_GRACE = 30
-"""Kubernetes' default, in seconds."""
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ async def create_pod(
     await world.create(
         name,
         cpus=str(cpus or world.cluster.cpus_per_node),
-        grace=24,
+        grace=STOPS_WHEN_LET,
         slurm={"partition": world.cluster.script_partition} | (slurm or {}),
         annotations={"sandbox/stop-seconds": str(stop_seconds)},
     )

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 import structlog
 
+from annotations.grace import USUAL_GRACE
 from scheduler.core.event_reasons import Reason
-from scheduler.facts.grace_rule import USUAL_GRACE, Setting
+from scheduler.facts.grace_rule import Setting
 from scheduler.hooks import heartbeat
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
 from slurmapi import BaseState
