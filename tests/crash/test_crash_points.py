@@ -14,6 +14,9 @@ from tests.crash.process import AT_QUESTIONS, Death, Moment
 from tests.crash.scenarios import SCENARIOS, Scenario
 from tests.crash.sweep import Played, Point, Recoveries, play, points, reached
 
+# ANSWERED leaves the same behind as UNANSWERED: the server has carried out the write, and what the
+# process knew is lost. `test_whole_life.py` plays both.
+_MOMENTS = tuple(it for it in Moment if it is not Moment.ANSWERED)
 # A few hundred lives each, on a machine that has other work.
 pytestmark = [pytest.mark.sweep, pytest.mark.timeout(300)]
 
@@ -32,7 +35,7 @@ def _errors() -> Iterator[None]:
     [
         pytest.param(scenario, moment, id=f"{scenario.name}-{moment}")
         for scenario in SCENARIOS
-        for moment in Moment
+        for moment in _MOMENTS
         if scenario.hooks or moment not in AT_QUESTIONS
     ],
 )
