@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from scheduler.core.tagged import TaggedJob
+from scheduler.slurm.arrival import Arrival
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import SlurmClient, SlurmGarbled, SlurmNoSuchJob, SlurmRefused, is_word_of_slurm
 
@@ -51,9 +52,11 @@ async def look(
     """
     job.looked_at = asked = clock()
     try:
-        record = await read_job(client, job.job_id)
-        if record.packed:
-            record = await laid_out(client, record, known=job.record)
+        with Arrival(clock) as arrival:
+            record = await read_job(client, job.job_id)
+            if record.packed:
+                record = await laid_out(client, record, known=job.record)
+            at = arrival.earliest()
     except SlurmNoSuchJob:
         job.refuted = job.claimed
         if unit.job is job:
@@ -66,5 +69,4 @@ async def look(
         job.refuted = True
         return
     if unit.job is job:
-        now = clock()
-        job.saw(record, asked=asked, at=now, answered_at=now)
+        job.saw(record, asked=asked, at=at, answered_at=clock())

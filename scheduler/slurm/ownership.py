@@ -16,6 +16,7 @@ from typing import Final
 
 from scheduler.core.naming import Owner
 from scheduler.core.tagged import TaggedJob
+from scheduler.slurm.arrival import Arrival
 from scheduler.slurm.look import look, read_job
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import SlurmClient, SlurmNoSuchJob
@@ -43,10 +44,12 @@ async def own_job(slurm: SlurmClient, job_id: int, *, unit: Unit, owner: Owner) 
     cannot be asked.
     """
     try:
-        job = await read_job(slurm, job_id)
+        with Arrival(asyncio.get_running_loop().time) as arrival:
+            job = await read_job(slurm, job_id)
+            send_by = arrival.earliest() + TAG_SECONDS
     except SlurmNoSuchJob:
         return None
-    return OwnJob(job, soon()) if unit.owns(job, owner=owner) else None
+    return OwnJob(job, send_by) if unit.owns(job, owner=owner) else None
 
 
 async def own_placeholder(
@@ -69,7 +72,7 @@ async def still_own(
 
 
 def soon() -> float:
-    """The time by which a write must be sent if it relies on an answer that came just now."""
+    """The time by which a write must be sent if it relies on an answer that was read just now."""
     return asyncio.get_running_loop().time() + TAG_SECONDS
 
 
