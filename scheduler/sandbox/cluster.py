@@ -60,6 +60,7 @@ class SandboxShape:
     quirks: bool = True
     kube_port: int = 0
     slurm_port: int = 0
+    max_job_count: int = 10_000
     licenses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     accounts: tuple[AccountConfig, ...] | None = None
     pod_timing: Timing = field(default_factory=Timing)
@@ -72,7 +73,7 @@ class SandboxShape:
             raise ValueError(
                 f"release: {self.release!r} is not known; there are {', '.join(known)}"
             )
-        for name in ("nodes", "cpus_per_node", "memory_mib"):
+        for name in ("nodes", "cpus_per_node", "memory_mib", "max_job_count"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} must be 1 or more")
         if self.gpus_per_node < 0:
@@ -269,6 +270,7 @@ def _slurm_config(names: tuple[str, ...], shape: SandboxShape) -> SlurmConfig:
         partitions=partitions,
         release=Release(shape.release),
         kill_wait=KILL_WAIT_SECONDS,
+        max_job_count=shape.max_job_count,
         licenses=shape.licenses,
         accounts=shape.accounts,
         prolog_slurmctld=shape.prolog_slurmctld,

@@ -18,6 +18,7 @@ RELEASES = ("26.05", "24.11")
 PROGRAM = "slurm-pod-scheduler"
 # One process plays all nodes; with more of them it would no longer behave like a real cluster.
 MOST_NODES = 10_000
+MOST_JOBS = 1_000_000
 
 _EXAMPLE = """\
 apiVersion: v1
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_number(parser, "--gpus-per-node", shape.gpus_per_node, within=(0, 1024))
     _add_number(parser, "--cpus-per-node", shape.cpus_per_node, within=(1, 4096))
     _add_number(parser, "--memory-gib", shape.memory_mib // MIB_PER_GIB, within=(1, 65536))
+    _add_number(parser, "--max-job-count", shape.max_job_count, within=(1, MOST_JOBS))
     parser.add_argument(
         "--slurm-release",
         default=shape.release,
@@ -156,6 +158,7 @@ def shape_of(args: argparse.Namespace) -> SandboxShape:
         gpus_per_node=args.gpus_per_node,
         cpus_per_node=args.cpus_per_node,
         memory_mib=args.memory_gib * MIB_PER_GIB,
+        max_job_count=args.max_job_count,
         release=args.slurm_release,
         quirks=not args.no_quirks,
         kube_port=args.kube_port,

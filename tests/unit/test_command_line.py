@@ -73,6 +73,7 @@ _KUBECONFIG = {
         (["sandbox", "--nodes", "٣"], "--nodes: '٣'"),
         (["sandbox", "--gpus-per-node", "-1"], "--gpus-per-node: '-1'"),
         (["sandbox", "--memory-gib", "0.5"], "--memory-gib: '0.5'"),
+        (["sandbox", "--max-job-count", "0"], "--max-job-count: '0': expected a number of 1 to"),
         (["sandbox", "--kube-port", "65536"], "--kube-port: '65536'"),
         (["sandbox", "--slurm-release", "23.02"], "--slurm-release: invalid choice: '23.02'"),
         (["sandbox", "--folder", "/dev/null"], "/dev/null: File exists"),
