@@ -85,13 +85,17 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulerBurst(msgspec.Struct, frozen=True, kw_only=True):
-    """A burst through the scheduler, and what else it showed."""
+    """A burst through the scheduler, and what else it showed. Requests are counted from the start
+    of the process, in all and by operation.
+    """
 
     burst: Burst
     startup_cpu_seconds: float
     longest_stall_seconds: float
     slurm_requests: float
     kube_requests: float
+    slurm_operations: dict[str, float]
+    kube_operations: dict[str, float]
     release: Release
 
 

@@ -59,6 +59,12 @@ class Scrape:
             if found == name and labels.items() <= having.items()
         )
 
+    def by(self, label: str, name: str) -> dict[str, float]:
+        """The same for each value of a label, without those that are 0."""
+        values = {having[label] for found, having, _ in self.samples if found == name}
+        found = {each: self.total(name, **{label: each}) for each in values}
+        return {each: number for each, number in found.items() if number}
+
     def stalls(self, *, since: Scrape | None = None) -> Stalls:
         """The stalls of the event loop, all of them or those after another look."""
         before = since or Scrape(())

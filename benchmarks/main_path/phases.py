@@ -139,6 +139,8 @@ class Run:
                 longest_stall_seconds=scrape.total(_LAG),
                 slurm_requests=scrape.total(SLURM_REQUESTS),
                 kube_requests=scrape.total(KUBE_REQUESTS),
+                slurm_operations=scrape.by("operation", SLURM_REQUESTS),
+                kube_operations=scrape.by("operation", KUBE_REQUESTS),
                 release=await self._release(),
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Final
 
@@ -10,6 +10,8 @@ from benchmarks.main_path.figures import Burst, Figures, Latency, Release
 
 # A server that uses less is not named.
 _LEAST_SHOWN_MS: Final = 0.02
+# An operation with fewer requests a pod is not named.
+_LEAST_REQUESTS: Final = 0.005
 _BURST = "  {:<13}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>11}{:>9}"
 
 
@@ -85,7 +87,18 @@ def _scheduler(figures: Figures) -> Iterator[str]:
             f"{full.kube_requests / pods:.2f} to Kubernetes, "
             f"start-up {full.startup_cpu_seconds:.2f} CPU s"
         )
+        for server, counted in (
+            ("Slurm", full.slurm_operations),
+            ("Kubernetes", full.kube_operations),
+        ):
+            yield f"    requests per pod to {server}: {_operations(counted, pods)}"
         yield f"    release: {_release(full.release)}"
+
+
+def _operations(counted: Mapping[str, float], pods: int) -> str:
+    most = sorted(counted.items(), key=itemgetter(1), reverse=True)
+    each = ((name, number / pods) for name, number in most)
+    return ", ".join(f"{name} {number:.2f}" for name, number in each if number >= _LEAST_REQUESTS)
 
 
 def _waiting(figures: Figures) -> Iterator[str]:
