@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 import ssl
 from collections.abc import Iterator
 from typing import Final
 
+from groundwork.refused import nothing_listens
 from scheduler.kube.errors import (
     KubeError,
     KubeFenced,
@@ -79,14 +79,6 @@ def _of_answer(error: KubeError, server: str) -> Cause:
         text = f"what answers at {server} is no Kubernetes API server ({error})"
         return Cause("no_api_server", f"{text}: correct the server of the kubeconfig")
     return Cause("other", f"the API server {server} does not answer as it should: {error}")
-
-
-def nothing_listens(error: OSError) -> bool:
-    """Whether the connection was refused. If a name has several addresses, asyncio raises one error
-    whose text joins the errors of all.
-    """
-    refused = isinstance(error, ConnectionRefusedError)
-    return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 def _tls_text(error: ssl.SSLError) -> str:

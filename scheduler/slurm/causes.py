@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 import ssl
 import time
@@ -15,6 +14,7 @@ from types import UnionType
 from typing import Final
 from urllib.parse import urlsplit
 
+from groundwork.refused import nothing_listens
 from scheduler.observe.trouble import Cause
 from slurmapi import (
     SlurmBusy,
@@ -108,12 +108,15 @@ class SlurmCauses:
                         f"the name in {_BASE}={self._where} is not found: {it.strerror}. Correct "
                         "it, or the DNS of this pod",
                     )
-                case OSError() if _nothing_listens(it):
+                # The second is a unix socket that does not exist.
+                case OSError() if nothing_listens(it) or isinstance(it, FileNotFoundError):
                     return Cause(
                         "refused",
                         f"nothing listens at {self._where}: start slurmrestd there, or correct "
                         f"{_BASE}",
                     )
+                case _:
+                    continue
         return None
 
     def _of_answer(self, error: SlurmError) -> Cause | None:
@@ -175,14 +178,6 @@ class SlurmCauses:
 def _is_text(error: SlurmError) -> bool:
     """Whether this is a refusal without an error number of Slurm."""
     return isinstance(error, SlurmRefused) and not error.error_number
-
-
-def _nothing_listens(error: OSError) -> bool:
-    """Whether nothing listens there. If a name has several addresses, asyncio joins their errors in
-    one text.
-    """
-    refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
-    return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 import aiohttp
 import msgspec
 
-from scheduler.kube.causes import nothing_listens
+from groundwork.refused import nothing_listens
 from scheduler.view.connection import ViewError
 from scheduler.view.page_address import PageAddress
 from scheduler.view.partition_row import LONGEST_ANSWER, PartitionsTold
