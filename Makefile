@@ -101,6 +101,8 @@ bench: $(STAMP) ## the benchmarks, full size, on the sandbox
 	$(BIN)/python -m benchmarks.failover
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.gangs --on sandbox
+	$(BIN)/python -m benchmarks.nodes
+	$(BIN)/python -m benchmarks.churn
 
 bench-smoke: $(STAMP) ## a short run of each benchmark
 	$(BIN)/python -m benchmarks.decode --pods 1000
@@ -109,6 +111,8 @@ bench-smoke: $(STAMP) ## a short run of each benchmark
 	$(BIN)/python -m benchmarks.failover --rounds 1 --only stopped
 	$(BIN)/python -m benchmarks --short
 	$(BIN)/python -m benchmarks.gangs --on sandbox --sizes 8 --rounds 1
+	$(BIN)/python -m benchmarks.nodes --nodes 100 --watch-seconds 2
+	$(BIN)/python -m benchmarks.churn --rate 20 --seconds 5 --life 2
 
 image: ## the container image, by docker, podman or buildah (docs/image.md)
 	deploy/image/image.sh build $(ARGS)

@@ -38,3 +38,8 @@ def write_json(figures: Any, path: Path | None) -> None:
     """Write the figures there, if a path is given."""
     if path is not None:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error inside nested exception groups."""
+    return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.command import check_folder, say, servers_of, write_json
+from benchmarks.command import check_folder, first_of, say, servers_of, write_json
 from benchmarks.main_path import report
 from benchmarks.main_path.figures import Figures
 from benchmarks.main_path.hands import ClearingFailed
@@ -52,7 +52,7 @@ def main() -> int:
             )
         _write(figures, args.json)
     except* (SchedulerFailed, BareLoopFailed, ClearingFailed, ServersError) as errors:
-        sys.stderr.write(f"benchmarks.main_path: {_first(errors)}\n")
+        sys.stderr.write(f"benchmarks.main_path: {first_of(errors)}\n")
         status = 1
     except* KeyboardInterrupt:
         status = 130
@@ -108,11 +108,6 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if not 1 <= args.watch_seconds <= 3600:
         parser.error(f"--watch-seconds is {args.watch_seconds:g}: expected 1 to 3600")
     check_folder(parser, "--json", args.json)
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error inside nested exception groups."""
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _write(figures: Figures, path: Path | None) -> None:

@@ -48,6 +48,10 @@ class Hands:
         """All pods there are."""
         return await self._kube.items("pods", namespace=NAMESPACE)
 
+    async def delete(self, name: str) -> None:
+        """Delete one pod."""
+        await self._kube.delete("pods", name, namespace=NAMESPACE)
+
     async def delete_pods(self, *, grace_seconds: int | None = None) -> None:
         """Delete every pod with a request of its own, as kubectl does."""
 

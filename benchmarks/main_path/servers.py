@@ -54,15 +54,17 @@ class Servers:
 
 
 @contextmanager
-def sandbox(release: str, nodes: int) -> Iterator[Servers]:
-    """`slurm-pod-scheduler sandbox` as its users run it; raises ServersError."""
+def sandbox(release: str, nodes: int, *, jobs: int = 10_000) -> Iterator[Servers]:
+    """`slurm-pod-scheduler sandbox` as its users run it, with room for so many `jobs`. Raises
+    ServersError.
+    """
     with TemporaryDirectory(prefix="main-path-") as name, ExitStack() as stack:
         folder = Path(name)
         slurm_port, kube_port = free_ports(2)
         flags = (
             *(f"--folder={folder}", f"--nodes={nodes}", f"--slurm-release={release}"),
             *(f"--cpus-per-node={CPUS_PER_NODE}", f"--slurm-port={slurm_port}"),
-            f"--kube-port={kube_port}",
+            *(f"--kube-port={kube_port}", f"--max-job-count={jobs}"),
         )
         process = subprocess.Popen(
             (sys.executable, "-m", "scheduler", "sandbox", *flags),
