@@ -15,12 +15,14 @@ from benchmarks.main_path.servers import NODES, Servers
 
 
 def servers_of(args: argparse.Namespace) -> AbstractContextManager[Servers]:
-    """The servers that `--on` and `--release` name; a sandbox has `--nodes` nodes, if it is a flag.
-    Raises ServersError.
+    """The servers that `--on` and `--release` name. A sandbox has `args.nodes` nodes and room for
+    `args.jobs` jobs, if these are set. Raises ServersError.
     """
     if args.on == "live":
         return servers.live(args.release)
-    return servers.sandbox(args.release, getattr(args, "nodes", NODES[args.release]))
+    nodes = getattr(args, "nodes", NODES[args.release])
+    jobs = max(getattr(args, "jobs", 0), servers.MAX_JOB_COUNT)
+    return servers.sandbox(args.release, nodes, jobs=jobs)
 
 
 def say(step: str) -> None:

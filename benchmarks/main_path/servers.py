@@ -22,6 +22,8 @@ from tests.support.ports import free_ports
 
 CPUS_PER_NODE: Final = 64
 NODES: Final = {"26.05": 200, "24.11": 2}
+MAX_JOB_COUNT: Final = 10_000
+"""Slurm's default, and the sandbox's. It counts jobs that ended within the last minutes, too."""
 _STOP_SECONDS: Final = 20.0
 
 
@@ -54,7 +56,7 @@ class Servers:
 
 
 @contextmanager
-def sandbox(release: str, nodes: int, *, jobs: int = 10_000) -> Iterator[Servers]:
+def sandbox(release: str, nodes: int, *, jobs: int = MAX_JOB_COUNT) -> Iterator[Servers]:
     """`slurm-pod-scheduler sandbox` as its users run it, with room for so many `jobs`. Raises
     ServersError.
     """
