@@ -408,6 +408,7 @@ class _PartitionOwn(msgspec.Struct, frozen=True):
 class _PartitionRecord(msgspec.Struct, frozen=True):
     name: str
     flags: Words = None
+    grace_time: Number = None
     accounts: _Names | None = None
     groups: _Names | None = None
     qos: _Names | None = None
@@ -578,6 +579,7 @@ def _partition(record: _PartitionRecord) -> Partition:
         is_default="DEFAULT" in (flags or ()),
         flags=flags,
         states=_split(own.state),
+        grace_seconds=integer(record.grace_time) or 0,
         max_minutes=integer(most.time),
         default_minutes=integer(defaults.time),
         min_nodes=_limit(least.nodes),

@@ -257,6 +257,11 @@ class SlurmConfig:
     preempt_modes: tuple[str, ...] = ()
     slurm_user: str = ""
 
+    @property
+    def preempts(self) -> bool:
+        """Whether Slurm ends or suspends jobs for the sake of others."""
+        return self.preempt_type not in {"", "preempt/none"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
@@ -296,6 +301,10 @@ class Partition:
     """Such as HIDDEN and ROOT_ONLY. None if not told: data_parsers before v0.0.45 have none."""
     states: tuple[str, ...] = ()
     """UP, DOWN, DRAIN or INACTIVE."""
+    grace_seconds: int = 0
+    """GraceTime: how long before its end a job that is preempted is warned. It counts only with
+    preempt/partition_prio; with preempt/qos that of the QoS does.
+    """
     max_minutes: int | None = None
     default_minutes: int | None = None
     min_nodes: int | None = None

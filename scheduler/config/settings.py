@@ -278,11 +278,11 @@ class Settings(BaseModel):
         "250 jobs at least 2s",
     )
     running_looks_per_second: float = Field(
-        2.0,
+        10.0,
         ge=0,
         le=50,
-        description="how many jobs of running pods are read in full each second, to see a "
-        "preemption before its GraceTime is over; 0: none",
+        description="how many jobs of running pods that have a GraceTime are read in full each "
+        "second, to see a preemption before that is over; of other jobs two at most; 0: none",
     )
     workers: int = Field(
         48, ge=1, le=512, description="number of units that are handled at the same time"

@@ -16,7 +16,6 @@ from scheduler.slurm.slurmctld import LEAST_JOB_AGE
 
 _NO_ACCOUNTING: Final = frozenset({"", "accounting_storage/none"})
 _ENFORCED: Final = frozenset({"associations", "limits", "qos"})
-_PREEMPT_OFF: Final = frozenset({"", "preempt/none"})
 # What delays starts: the parameter, Slurm's default, and which values do.
 _SLOW: Final[Mapping[str, tuple[int, Callable[[int], bool]]]] = {
     "batch_sched_delay": (3, lambda it: it > 0),
@@ -121,7 +120,7 @@ def preemption(facts: Facts) -> Iterator[CheckResult]:
         return
     modes = set(config.preempt_modes) - {"GANG", "WITHIN"}
     told = f"PreemptType is {config.preempt_type or 'none'}, PreemptMode {', '.join(sorted(modes))}"
-    if config.preempt_type in _PREEMPT_OFF:
+    if not config.preempts:
         yield ok("jobs are not preempted (PreemptType)")
     elif "SUSPEND" in modes and facts.settings.suspend_policy == "keep":
         yield warning(

@@ -200,6 +200,12 @@ class Metrics:
             "Placeholders that may still run 5 s after their pod was gone or finished",
             registry=registry,
         )
+        self.running_looks_needed = Gauge(
+            "slurm_pod_scheduler_running_looks_needed_per_second",
+            "Looks at jobs of running pods that are needed to see each warning before a preemption "
+            "within a quarter of its GraceTime; --running-looks-per-second limits them",
+            registry=registry,
+        )
         self.slurm_answered = Gauge(
             "slurm_pod_scheduler_slurm_last_answer_timestamp_seconds",
             "When Slurm's controller last answered; before the first answer, when the process"

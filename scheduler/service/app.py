@@ -202,6 +202,7 @@ class App:
             "canceller": self._guard("canceller", self._parts.canceller.run()),
             "brake": self._guard("brake", self._parts.brake.run()),
             "slurmctld": self._guard("slurmctld", _after(self._parts.slurmctld.run, elected)),
+            "grace times": self._guard("grace times", _after(self._parts.grace_times.run, elected)),
             "recorder": _after(self._recorder.run, elected),
             "hooks": self._guard("hooks", self._parts.hooks.run()),
             "kill wait": self._guard("kill wait", self._parts.kill_wait.run()),

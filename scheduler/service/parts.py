@@ -50,8 +50,10 @@ from scheduler.reconcile.standby import Standby
 from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
 from scheduler.slurm.census import Census
+from scheduler.slurm.grace_times import GraceTimes
 from scheduler.slurm.kill_wait import KillWait
 from scheduler.slurm.pulse import Pulse
+from scheduler.slurm.running_looks import RunningLooks
 from scheduler.slurm.slurmctld import Slurmctld
 
 
@@ -66,6 +68,7 @@ class Parts:
         self.allocations = NodeAllocations(outside.slurm, clock=outside.clock)
         self.whereabouts = Whereabouts(pods=memory.pods, units=memory.units, nodes=caches.nodes)
         self.census = self._census()
+        self.grace_times = GraceTimes(outside.slurm)
         self.pulse = self._pulse()
         self.slurmctld = Slurmctld(
             outside.slurm,
@@ -149,7 +152,11 @@ class Parts:
             fast_seconds=settings.poll_interval,
             idle_seconds=settings.idle_poll_interval,
             metrics=outside.metrics,
-            running_looks_per_second=settings.running_looks_per_second,
+            running_looks=RunningLooks(
+                self.grace_times,
+                per_second=settings.running_looks_per_second,
+                metrics=outside.metrics,
+            ),
             leads=outside.leads,
             on_pulse=outside.on_pulse,
         )

@@ -20,8 +20,10 @@ from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
+from scheduler.slurm.look_allowance import LookAllowance
 from scheduler.slurm.pulse_pace import CHUNK, PulseHurry, PulsePace
 from scheduler.slurm.restarts import Restarts
+from scheduler.slurm.running_looks import RunningLooks
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -54,10 +56,6 @@ _UNKNOWN: Final = JobState(BaseState.UNKNOWN)
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
-# Full looks at running jobs, limited in the same way. On a node with a slurmd, nothing else shows a
-# preemption before it happens (measured on 24.11.5: the states have no flag for it).
-_RUNNING_AGE_SECONDS: Final = 5.0
-_SAVED_SECONDS: Final = 4.0
 # The longest time for looks of one kind in one pulse, since the next request for all states waits
 # for them, and so do endings. However slow Slurm is, one look is made.
 _LOOKS_SECONDS: Final = 1.0
@@ -81,7 +79,7 @@ class Pulse:
         fast_seconds: float,
         idle_seconds: float,
         metrics: Metrics,
-        running_looks_per_second: float = 2.0,
+        running_looks: RunningLooks,
         leads: Callable[[], bool] = lambda: True,
         on_pulse: Callable[[SlurmError | None], None] = lambda _error: None,
     ) -> None:
@@ -102,9 +100,9 @@ class Pulse:
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
         self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
         self._failures = 0
-        self._reasons = _LookAllowance(_REASONS_PER_SECOND)
-        self._warnings = _LookAllowance(running_looks_per_second)
-        self._doubts = _LookAllowance(_DOUBTED_PER_SECOND)
+        self._reasons = LookAllowance(_REASONS_PER_SECOND)
+        self._running = running_looks
+        self._doubts = LookAllowance(_DOUBTED_PER_SECOND)
         self.last_answer_at: float | None = None
         self.failed_at: float | None = None
         """When Slurm last failed to answer a pulse."""
@@ -319,13 +317,10 @@ class Pulse:
     async def _looks(self) -> None:
         """For each kind of look, look at the few jobs whose last look is oldest."""
         now = self._clock()
-        for kind, allowance in (
-            (_doubted, self._doubts),
-            (_waits, self._reasons),
-            (_may_be_warned, self._warnings),
-        ):
+        for kind, allowance in ((_doubted, self._doubts), (_waits, self._reasons)):
             most = allowance.take(now)
             await self._look_at(due(self._units, kind, now=now, most=most))
+        await self._look_at(self._running.due(self._units, now=now))
 
     async def _look_at(self, units: Iterable[Unit]) -> None:
         until = self._clock() + _LOOKS_SECONDS
@@ -361,21 +356,6 @@ def _looked_at(unit: Unit) -> float:
     return unit.job.looked_at if unit.job is not None else 0.0
 
 
-class _LookAllowance:
-    """A budget of so many looks a second. Unused looks are saved for a few seconds only."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._since = 0.0
-
-    def take(self, now: float) -> int:
-        """How many looks may be made now."""
-        number = int((now - self._since) * self._per_second)
-        if number:
-            self._since = now
-        return min(number, max(1, int(self._per_second * _SAVED_SECONDS)))
-
-
 def _doubted(_unit: Unit, job: Placeholder, _now: float) -> bool:
     return job.record is not None and not job.proven
 
@@ -389,11 +369,3 @@ def _waits(_unit: Unit, job: Placeholder, now: float) -> bool:
         return job.submitted_at + _FIRST_REASON_SECONDS <= shown_at
     known = job.record is not None and reasoned(job.record)
     return job.looked_at + (_REASON_AGE_SECONDS if known else _FIRST_REASON_SECONDS) <= now
-
-
-def _may_be_warned(unit: Unit, job: Placeholder, now: float) -> bool:
-    """Whether a preemption of this job could be seen only by a look: it runs and its pod is bound.
-    Before a bind the job is looked at in any case.
-    """
-    runs = job.state is not None and job.state.base is BaseState.RUNNING
-    return runs and not unit.waiting and job.looked_at + _RUNNING_AGE_SECONDS <= now

@@ -33,6 +33,8 @@ from slurmapi import BaseState, JobState, SlurmClient
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import (
     FEATURE,
+    GRACE_PARTITION,
+    GRACE_SECONDS,
     HIGH_PARTITION,
     LICENSES,
     PARTITION,
@@ -242,6 +244,7 @@ def _config(release: Release) -> SlurmConfig:
     partitions: tuple[PartitionConfig, ...] = (
         PartitionConfig(name=PARTITION, nodes=names, default=True),
         PartitionConfig(name=HIGH_PARTITION, nodes=names, priority_tier=10),
+        PartitionConfig(name=GRACE_PARTITION, nodes=names, grace_time=GRACE_SECONDS),
     )
     if external:
         nodes += tuple(_node(name) for name in _SCRIPT_NODES)

@@ -40,6 +40,7 @@ from tests.contract.conftest import (
     scripts_run,
     second_of_slurm,
 )
+from tests.rigs.slurm_conf import GRACE_PARTITION, GRACE_SECONDS
 from tests.support.slurm import UNLIMITED
 
 BAD_TOKEN = StaticToken("no.jwt.atall")
@@ -242,6 +243,7 @@ async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: 
     assert (main.states, main.max_minutes, main.max_nodes) == (("UP",), None, None)
     assert (main.whole_nodes, main.accounts, main.qos, main.groups) == (False, (), (), ())
     assert (main.flags is None) == (slurm_peer.major == "24.11")
+    assert (main.grace_seconds, partitions[GRACE_PARTITION].grace_seconds) == (0, GRACE_SECONDS)
     assert (first.job_cpus, first.specialized_memory_mib) == (first.cpus, 0)
 
 

@@ -23,7 +23,7 @@ from scheduler.slurm.pulse import Pulse
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, SlurmClient
-from tests.unit.service.tiny_slurm import TinySlurm
+from tests.unit.service.tiny_slurm import TinySlurm, running_looks
 
 OWNER = Owner("cluster-1", "slurm-scheduler")
 SECRET = "a-secret-of-the-site"
@@ -60,6 +60,7 @@ class Scene:
             fast_seconds=0.25,
             idle_seconds=2.0,
             metrics=self.metrics,
+            running_looks=running_looks(self.slurm),
         )
         self.presence = Presence(binding=self.units.binding, clock=clock)
         self.fresh = FreshStates(self.pulse.look_now)

@@ -27,7 +27,7 @@ from slurmapi import (
     SlurmRefused,
     SlurmUnreachable,
 )
-from tests.unit.service.tiny_slurm import TinySlurm
+from tests.unit.service.tiny_slurm import TinySlurm, running_looks
 
 pytestmark = pytest.mark.looptime
 FAST = 0.25
@@ -48,6 +48,7 @@ class PulsedUnits:
             fast_seconds=FAST,
             idle_seconds=idle_seconds,
             metrics=Metrics(),
+            running_looks=running_looks(slurm),
             leads=lambda: leads,
         )
 
@@ -496,6 +497,7 @@ async def test_ping_that_finds_no_controller_asks_why(slurm, pulsed):
         fast_seconds=FAST,
         idle_seconds=IDLE,
         metrics=Metrics(),
+        running_looks=running_looks(slurm),
         on_pulse=heard.append,
     )
     slurm.responding = False
@@ -627,7 +629,7 @@ async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulsed):
         fast_seconds=FAST,
         idle_seconds=IDLE,
         metrics=Metrics(),
-        running_looks_per_second=0.0,
+        running_looks=running_looks(slurm, per_second=0.0),
     )
     slurm.seconds["job"] = 1000.0
     async with pulsed.running():

@@ -22,7 +22,7 @@ from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import SlurmClient
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
-from tests.unit.service.tiny_slurm import TinySlurm
+from tests.unit.service.tiny_slurm import TinySlurm, running_looks
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ async def test_slurm_is_only_asked_whether_it_is_there(slurm: TinySlurm) -> None
         fast_seconds=0.25,
         idle_seconds=2.0,
         metrics=Metrics(),
+        running_looks=running_looks(slurm),
         leads=lambda: leads,
     )
     job_id = slurm.add(admin_comment="{}")

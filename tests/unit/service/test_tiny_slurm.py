@@ -50,7 +50,7 @@ UNTOLD_OF_JOBS: Final = {
 UNTOLD_OF_CONFIGURATION: Final = {
     *("kill_wait", "boot_time", "answered_at", "accounting_storage"),
     # only the doctor reads these, and it is tested with the sandbox
-    *("scheduler_parameters", "preempt_type", "preempt_modes", "slurm_user"),
+    *("scheduler_parameters", "preempt_modes", "slurm_user"),
 }
 UNTOLD_OF_NODES: Final = {"address", "memory_mib", "allocated_memory_mib"}
 

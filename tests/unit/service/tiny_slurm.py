@@ -9,8 +9,11 @@ import dataclasses
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.grace_times import GraceTimes
+from scheduler.slurm.running_looks import RunningLooks
 from slurmapi import (
     KNOWN_VERSIONS,
     ApiVersion,
@@ -21,6 +24,7 @@ from slurmapi import (
     Partition,
     Ping,
     SlurmBusy,
+    SlurmClient,
     SlurmConfig,
     SlurmError,
     SlurmInterrupted,
@@ -83,6 +87,9 @@ class TinySlurm:
         self._began = int(time.time())
         self.min_job_age = 300
         self.accounting_storage: str | None = None
+        self.preempt_type = "preempt/partition_prio"
+        self.grace_seconds: dict[str, int] = {}
+        """GraceTime of each partition that has one."""
         self.seconds: defaultdict[str, float] = defaultdict(lambda: 0.002)
         self.waits: defaultdict[str, float] = defaultdict(float)
         """Seconds until there is a connection for a call."""
@@ -111,6 +118,7 @@ class TinySlurm:
             min_job_age=self.min_job_age,
             prolog_slurmctld=self.prolog_slurmctld,
             accounting_storage=self.accounting_storage,
+            preempt_type=self.preempt_type,
         )
 
     async def submit(
@@ -148,6 +156,7 @@ class TinySlurm:
                 is_default=name == "main",
                 flags=frozenset({"DEFAULT"} if name == "main" else ()),
                 states=("UP",),
+                grace_seconds=self.grace_seconds.get(name, 0),
                 whole_nodes=name in self.whole_nodes,
             )
             for name in self.nodes_in
@@ -405,3 +414,9 @@ def _check_possible(error: SlurmError, operation: str) -> None:
         assert type(error) is type(true), f"error {number} of Slurm is {type(true).__name__}"
     if operation in {"submit", "update", "cancel"}:
         assert not leaves_open(error), f"{operation}: {error!r} is SlurmInterrupted"
+
+
+def running_looks(slurm: TinySlurm, *, per_second: float = 2.0) -> RunningLooks:
+    """Looks at running jobs, of which nobody has read whether Slurm warns them."""
+    grace_times = GraceTimes(cast("SlurmClient", slurm))
+    return RunningLooks(grace_times, per_second=per_second, metrics=Metrics())

@@ -1,0 +1,63 @@
+"""Which jobs Slurm warns before it preempts them, and how long before.
+
+With preempt/partition_prio the GraceTime of the job's partition counts, with preempt/qos that of
+its QoS (measured on 26.05), which only slurmdbd knows; the scheduler does not ask it. `/conf` has
+the PreemptType since data_parser v0.0.45 (Slurm 26.05).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from scheduler.slurm.restarts import conf_if_shown
+from slurmapi import SlurmClient, SlurmError
+
+log = structlog.get_logger(__name__)
+
+_EVERY_SECONDS: Final = 60.0
+_BY_PARTITION: Final = "preempt/partition_prio"
+
+
+class GraceTimes:
+    """Reads them every minute. If Slurm does not answer, those of the last answer stay."""
+
+    def __init__(self, client: SlurmClient) -> None:
+        self._client = client
+        self._preempts: bool | None = None
+        self._by_partition_alone = False
+        self._partitions: Mapping[str, int] = {}
+
+    def seconds(self, partition: str) -> float | None:
+        """The GraceTime of jobs in this partition: 0 if Slurm does not warn them, None if
+        unknown.
+        """
+        if self._preempts is False:
+            return 0.0
+        found = self._partitions.get(partition)
+        return found if found or self._by_partition_alone else None
+
+    async def run(self) -> None:
+        """Read them, for ever; cancel it to stop."""
+        while True:
+            try:
+                await self.read()
+            except SlurmError as error:
+                log.debug("GraceTimes cannot be read", error=str(error))
+            await asyncio.sleep(_EVERY_SECONDS)
+
+    async def read(self) -> None:
+        """Read them now. Raises SlurmError."""
+        conf = await conf_if_shown(self._client)
+        self._preempts = None if conf is None else conf.preempts
+        kind = "" if conf is None else conf.preempt_type
+        self._by_partition_alone = kind == _BY_PARTITION
+        if self._preempts is False:
+            return
+        listed = await self._client.partitions()
+        # With preempt/qos those of partitions do not count.
+        counts = kind in {"", _BY_PARTITION}
+        self._partitions = {it.name: it.grace_seconds for it in listed} if counts else {}

@@ -1,0 +1,103 @@
+"""Which jobs of running pods are looked at next.
+
+On a node with a slurmd, nothing but the job's record shows the warning before a preemption
+(measured on 24.11.5 and 26.05.5: the states have no flag for it). A job with a GraceTime is looked
+at four times within it. Nobody warns the others: looks at them only show what an operator has
+changed, such as the time limit. Where Slurm does not say whether a job may be warned, it is looked
+at as often as the budget of the others allows.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final
+
+import structlog
+
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.grace_times import GraceTimes
+from scheduler.slurm.look_allowance import LookAllowance
+from scheduler.state.units import Placeholder, Unit
+from slurmapi import BaseState
+
+log = structlog.get_logger(__name__)
+
+_LOOKS_A_GRACE_TIME: Final = 4
+# Idle pulses, with which looks come, are not closer together.
+_LEAST_SECONDS: Final = 1.0
+_UNKNOWN_SECONDS: Final = 5.0
+_UNWARNED_SECONDS: Final = 20.0
+# Looks at jobs for which no GraceTime is known.
+_OTHERS_PER_SECOND: Final = 2.0
+# It is said again only after the need was this much below what is allowed.
+_ENOUGH: Final = 0.8
+
+
+class RunningLooks:
+    """At most `per_second` looks a second at jobs with a GraceTime, and `_OTHERS_PER_SECOND` at all
+    others; with 0 none at all.
+    """
+
+    def __init__(self, grace_times: GraceTimes, *, per_second: float, metrics: Metrics) -> None:
+        self._grace_times = grace_times
+        self._per_second = per_second
+        self._metrics = metrics
+        self._warned = LookAllowance(per_second)
+        self._others = LookAllowance(min(per_second, _OTHERS_PER_SECOND))
+        self._late = False
+
+    def due(self, units: Iterable[Unit], *, now: float) -> list[Unit]:
+        """The units whose jobs are to be looked at now, those that are due for longest first. If
+        nothing may be looked at, the units are not even searched.
+        """
+        most_warned, most_others = self._warned.take(now), self._others.take(now)
+        if not most_warned and not most_others:
+            return []
+        warned, others, needed = list[tuple[float, Unit]](), list[tuple[float, Unit]](), 0.0
+        for unit in units:
+            job = unit.job
+            if job is None or unit.waiting or not _runs(job):
+                continue
+            grace = self._grace_of(job)
+            seconds = _interval(grace)
+            if grace:
+                needed += 1.0 / seconds
+            due_at = job.looked_at + seconds
+            if due_at <= now:
+                (warned if grace else others).append((due_at, unit))
+        self._tell(needed)
+        return [*_first(most_warned, warned), *_first(most_others, others)]
+
+    def _grace_of(self, job: Placeholder) -> float | None:
+        """The GraceTime of a job; None if unknown."""
+        return None if job.record is None else self._grace_times.seconds(job.record.partition)
+
+    def _tell(self, needed: float) -> None:
+        """Say if the budget is too small to see each warning in time."""
+        self._metrics.running_looks_needed.set(needed)
+        if needed > self._per_second and not self._late:
+            self._late = True
+            log.warning(
+                "preemptions may be seen late",
+                looks_needed_per_second=round(needed, 1),
+                running_looks_per_second=self._per_second,
+            )
+        elif needed < _ENOUGH * self._per_second:
+            self._late = False
+
+
+def _interval(grace: float | None) -> float:
+    """Seconds between two looks at a job with that GraceTime."""
+    if grace is None:
+        return _UNKNOWN_SECONDS
+    return max(grace / _LOOKS_A_GRACE_TIME, _LEAST_SECONDS) if grace else _UNWARNED_SECONDS
+
+
+def _runs(job: Placeholder) -> bool:
+    return job.state is not None and job.state.base is BaseState.RUNNING
+
+
+def _first(most: int, found: list[tuple[float, Unit]]) -> Iterable[Unit]:
+    return map(itemgetter(1), heapq.nsmallest(most, found, key=itemgetter(0)))
