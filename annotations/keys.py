@@ -222,8 +222,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         TIME,
         "deadline",
         "--deadline",
-        "Slurm ends the job, or never starts it, where it would not be done by then. Refused "
-        "when the time limit does not fit in.",
+        "If the job would not be done by then, Slurm ends it or never starts it. Refused if the "
+        "time limit does not fit.",
         "2030-01-31T20:00:00Z",
     ),
     Definition(
@@ -287,8 +287,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         GRES,
         "gres",
         "--gres",
-        "Further generic resources, which Kubernetes does not know of; or the type of those "
-        "it does, with the same count.",
+        "Further generic resources, which Kubernetes does not know; or, for those that it knows, "
+        "their type, with the same count.",
         "nic:1",
     ),
     Definition(
@@ -313,7 +313,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         NICE,
         "nice",
         "--nice",
-        "Lowers the job's priority by so much; below 0 raises it. No effect beside `priority`.",
+        "Lowers the job's priority by this number; below 0 raises it. No effect beside `priority`.",
         "100",
     ),
     Definition(
@@ -321,7 +321,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         BOOLEAN,
         "no_kill",
         "--no-kill",
-        "Whether the pods of a gang go on that are on other nodes when one node fails.",
+        "Whether, when one node fails, the pods of a gang on its other nodes keep running.",
         "true",
     ),
     Definition(
@@ -329,7 +329,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         PER_NODE,
         "pods_per_node",
         "--ntasks-per-node",
-        "At most so many pods of a gang on one node. Without it: the site's `--pods-per-node`.",
+        "At most this many pods of a gang on one node. Without it: the site's `--pods-per-node`.",
         "4",
     ),
     Definition(
@@ -337,9 +337,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         BOOLEAN,
         "requeue",
         "--requeue",
-        "Whether Slurm may put the job back into the queue instead of ending it. Only before "
-        "the pod is bound does that help it, and only in script mode: external jobs cannot be"
-        " requeued.",
+        "Whether Slurm may put the job back into the queue instead of ending it. This "
+        "helps the pod only before it is bound, and only in script mode: external jobs cannot be "
+        "requeued.",
         "true",
     ),
     Definition(
@@ -347,8 +347,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         SEGMENT,
         "segment",
         "--segment",
-        "The nodes of a gang come in groups of so many that are near each other. Without a block "
-        "topology in Slurm it has no effect.",
+        "The nodes of a gang come in groups of this size; the nodes of a group are near each "
+        "other. Without a block topology in Slurm it has no effect.",
         "8",
     ),
     Definition(
@@ -356,8 +356,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         SWITCHES,
         "switches",
         "--switches",
-        "At most so many network switches between the nodes; minutes to insist on it. Without"
-        " a topology in Slurm it has no effect.",
+        "At most this many network switches between the nodes; after @, for how many minutes "
+        "Slurm insists on it. Without a topology in Slurm it has no effect.",
         "1@30",
     ),
     Definition(

@@ -1,6 +1,6 @@
 """The programs `slurm-pod-scheduler` and `kubectl-slurm`.
 
-Nothing is imported before Ctrl-C is caught: to load a command takes up to a second.
+Ctrl-C is caught before a command is imported, because importing one takes up to a second.
 """
 
 from __future__ import annotations

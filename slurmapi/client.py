@@ -212,8 +212,8 @@ class SlurmClient:
         return await self._job(job_id, "?flags=ALL", max_body=_MAX_JOB)
 
     async def laid_out(self, job: Job) -> Job:
-        """The job as it is now, requested with its cores, so that it tells the CPUs of each node.
-        It does so even now only as far as Slurm does. Raises as `job` does.
+        """The job as it is now, requested with its cores, so that it tells the CPUs of each node,
+        as far as Slurm reports them. Raises as `job` does.
         """
         longest = min(_MAX_JOB + _MAX_CORES * len(job.nodes), _MAX_NODES)
         return await self._job(job.job_id, "", max_body=longest)

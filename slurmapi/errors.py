@@ -109,7 +109,9 @@ class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
     outcome = "stranger"
 
     def __init__(self, found: str, *, expected: str, job_id: int | None = None) -> None:
-        super().__init__(f"the answer is of the Slurm cluster {found!r}, expected {expected!r}")
+        super().__init__(
+            f"the answer comes from the Slurm cluster {found!r}, expected {expected!r}"
+        )
         self.found = found
         self.expected = expected
         self.job_id = job_id

@@ -34,7 +34,7 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
         description="List the pods of this scheduler's name, from the pods and with your own "
         "rights in Kubernetes. - stands for what the pod does not show. Places in the queue come "
         "from the scheduler's live page, if it is named. Exit status: 0; 1 if the cluster cannot "
-        "be asked; 2 for wrong words; 130 after Ctrl-C.",
+        "be asked; 2 for a wrong command line; 130 after Ctrl-C.",
     )
     add_command(
         commands,
@@ -46,7 +46,7 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
         "nodes and GPUs, the largest pod and the largest gang that there is room for now. Asks "
         "the live page of the running scheduler with your own token; where none can be reached, "
         "tells what the pods of the namespace show. - stands for what is not known. Exit status: "
-        "0; 1 if the cluster or the page refuses; 2 for wrong words; 130 after Ctrl-C.",
+        "0; 1 if the cluster or the page refuses; 2 for a wrong command line; 130 after Ctrl-C.",
     )
     add_command(
         commands,
@@ -58,5 +58,5 @@ def add_views(commands: argparse._SubParsersAction[Parser]) -> None:
         "it is as it is, what happened in order, what comes next and the command for it. From the "
         "pod, its Events and its controller, with your own rights in Kubernetes, and from the "
         "scheduler's live page, if it is named. Exit status: 0; 1 if there is nothing to tell or "
-        "the cluster cannot be asked; 2 for wrong words; 130 after Ctrl-C.",
+        "the cluster cannot be asked; 2 for a wrong command line; 130 after Ctrl-C.",
     )

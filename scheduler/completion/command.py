@@ -1,4 +1,7 @@
-"""`slurm-pod-scheduler completion SHELL`: prints the script. Exit status: 0, 2 for wrong words."""
+"""`slurm-pod-scheduler completion SHELL`: prints the script.
+
+Exit status: 0, 2 for a wrong command line.
+"""
 
 from __future__ import annotations
 

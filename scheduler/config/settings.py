@@ -305,8 +305,9 @@ class Settings(BaseModel):
     )
     page_access: Literal["token", "open"] = Field(
         "token",
-        description="who may see the live page; token: those whose token Kubernetes accepts, and "
-        "of it what they may read there; open: anybody who reaches it, on a loopback address only",
+        description="who may see the live page; token: everybody whose token Kubernetes accepts, "
+        "but only what they may read in Kubernetes; open: anybody who reaches the page, on a "
+        "loopback address only",
     )
     hooks_api_bind_address: Listen = Field(
         Address(host=None, port=8000),
@@ -456,7 +457,9 @@ class Settings(BaseModel):
     @classmethod
     def _shared(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         if value is None and info.data.get("grace_policy") == "guarded":
-            raise ValueError("expected a file with --grace-policy=guarded: without it no guard")
+            raise ValueError(
+                "expected a file with --grace-policy=guarded: the guard asks the hooks API"
+            )
         if value is None and info.data.get("hooks_api_url"):
             raise ValueError("expected a file with a secret, since --hooks-api-url is given")
         return value

@@ -246,7 +246,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "PodScheduled",
         "The pod belongs to a [gang](gangs.md), whose pods share one Slurm job and start "
         "together. The message says how many of them exist, and for which one the gang waits, or "
-        "that the PodGroup does not exist which says how many there are.",
+        "that the PodGroup that says how many there are does not exist.",
         "Wait until the controller has created all pods, or create the PodGroup. If the controller "
         "creates fewer pods, correct the size of the gang, or have its pods served one by one: "
         "create them anew with the annotation `gang: none`.",
@@ -265,8 +265,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Normal",
         "PodScheduled",
         "The pod belongs to a PodGroup that has more pods than start together (`minCount`, "
-        "`minMember`). So many others are its [gang](gangs.md). The pod gets a Slurm job of its "
-        "own as soon as the gang runs, or takes the place of a pod that goes before.",
+        "`minMember`). That many of the other pods are the [gang](gangs.md). This pod gets a "
+        "Slurm job of its own as soon as the gang runs, or takes the place of a pod of the gang "
+        "that goes away before that.",
         "Wait. If all pods are to start together, raise `minCount` or `minMember`.",
     ),
     Reason.NOT_IN_GANG: Meaning(

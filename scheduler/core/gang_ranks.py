@@ -3,7 +3,7 @@
 A pod whose source gives it a rank keeps it. The ranks of all others stand in the owner tag of their
 job as soon as there is one, so that the next process gives each the same.
 
-A PodGroup says only how many pods start together. So its gang is *open*: any so many of its pods
+A PodGroup says only how many pods start together. So its gang is *open*: as many of its pods
 are the gang, those with the lowest ranks first, and the others are beyond it (`spare_pods.py`).
 """
 
@@ -27,7 +27,7 @@ class RankHold(IntEnum):
 
     RUNS = 0
     LEAVES = 1
-    """It may still run, and will not for long: one that comes in its place waits for the same."""
+    """It may still run, but not for long: the pod that replaces it waits for the same rank."""
     WAITS = 2
     GATED = 3
     """It cannot be started yet."""

@@ -55,7 +55,7 @@ class GangShape:
     minimum: int
     over: bool = False
     open: bool = False
-    """Whether the group may have more pods than those: of a PodGroup, any so many are the gang."""
+    """Whether the group may have more pods than those: of a PodGroup, that many are the gang."""
     blocks: tuple[tuple[int, int], ...] = ()
     """Of a JobSet, for each replicated Job in order: how many Jobs, with how many pods each."""
 
@@ -67,7 +67,7 @@ class GangShape:
 
 @dataclass(frozen=True, slots=True)
 class NoGang:
-    """The pods of this object are no gang, and why. They may be ones by the sources `instead`."""
+    """The pods of this object are no gang, and why. The sources `instead` may make them gangs."""
 
     why: str
     instead: tuple[Source, ...] = ()
@@ -77,7 +77,7 @@ def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Pro
     """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
     found = _shape(member, group)
     if isinstance(found, GangShape) and found.size > MOST_PODS:
-        expected = f"at most {MOST_PODS} pods in one gang; annotation gang: none has them singly"
+        expected = f"at most {MOST_PODS} pods in one gang, or the annotation gang: none on each pod"
         return Problem(f"number of pods of {member.group}", str(found.size), expected)
     return found
 
@@ -112,8 +112,8 @@ class Template:
 
 
 def templates_of(group: GroupObject, shape: GangShape) -> tuple[Template, ...]:
-    """The templates of a gang's pods in the order of their ranks; () if the object has none of
-    which pods come in steps.
+    """The templates of a gang's pods in the order of their ranks; () if the object has no
+    template whose pods come in steps.
     """
     match group:
         case LeaderWorkerSet():

@@ -84,7 +84,7 @@ def miscounted(record: TaggedJob) -> bool:
 
 
 def _least_room(record: TaggedJob) -> int:
-    """How many slots a node has at least. A job with so many too many has a node too many."""
+    """The fewest slots of any node. A job that has as many slots too many has a node too many."""
     rooms = (slots for rooms in record.rooms for slots in rooms.values())
     return 1 if record.parts else min(rooms, default=1)
 

@@ -111,7 +111,7 @@ def with_expected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> d
 
 
 def unexpected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> tuple[str, ...]:
-    """Why sizes of pods are not known that do not exist yet, and that no pod of theirs shows."""
+    """Why the size of pods that do not exist yet is unknown: no pod of their template shows it."""
     return tuple(
         template.why
         for template, ranks in _with_ranks(templates)

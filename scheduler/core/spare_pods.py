@@ -1,6 +1,6 @@
 """Pods of a PodGroup beyond those that start together (`minCount`, `minMember`).
 
-Any so many pods of the group are its gang; `gang_ranks.py` says which. The others wait until the
+That many pods of the group are its gang; `gang_ranks.py` says which. The others wait until the
 gang runs. Then each is served alone, with a job of its own, and stays so to its end, whatever
 becomes of the gang. Before that it may still take the place of a pod that goes.
 """

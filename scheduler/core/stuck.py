@@ -24,8 +24,8 @@ _MOST_NAMED: Final = 3
 _KEY: Final = f"{PREFIX}gang-lost-slot"
 _SETTING: Final = "--gang-lost-slot"
 LOOK_SECONDS: Final = 5.0
-"""How often a cause is looked at again that has lasted for a minute: so late is the pod bound after
-the cause has gone.
+"""How often a cause that has lasted for a minute is checked again. After the cause has gone, the
+pod may be bound this much later.
 """
 
 
@@ -118,7 +118,7 @@ def _rule(facts: UnitFacts) -> tuple[LostSlot, str]:
     gang = facts.gang
     if not isinstance(facts.request, JobRequest):
         what = "".join(it.text for it in facts.request[:1])
-        return "wait", f"none ends, because what those that wait ask for cannot be served: {what}"
+        return "wait", f"no pod is released, because the waiting pods cannot be served: {what}"
     if gang is None:
         return "wait", f"{_SETTING} is wait"
     return gang.on_lost_slot, f"{gang.lost_slot_by} is {gang.on_lost_slot}"

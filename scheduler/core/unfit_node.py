@@ -1,5 +1,5 @@
-"""The Node of an allocation does not suit its pod, as when it is cordoned: how long that is waited
-for, and what the pod is told.
+"""The Node of an allocation does not suit its pod, as when it is cordoned: how long the scheduler
+waits, and what the pod is told.
 
 Whether a Node suits, and whether that may pass: `node_suitability.py`. The minute itself is
 UNFIT_SECONDS in `intervals.py`. When it is over, the job is given back by `waiting.py` (`_unfit`);
@@ -18,8 +18,8 @@ from scheduler.core.node_suitability import Place
 
 
 def is_waited_for(facts: UnitFacts, now: float) -> bool:
-    """Whether the Node may still come to suit. The time begins when the first message about it is
-    written (`execute/tell.py`).
+    """Whether to keep waiting until the Node suits. The time begins when the first message about it
+    is written (`execute/tell.py`).
     """
     return facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
 

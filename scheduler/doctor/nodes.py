@@ -1,7 +1,7 @@
 """`slurm-pod-scheduler nodes`: each Slurm node, its Node, and who holds what of it.
 
 It asks both servers with the settings of `run`, as the doctor does, and changes nothing. Exit
-status: 0, 1 if a server cannot be asked, 2 for wrong words.
+status: 0, 1 if a server cannot be asked, 2 for a wrong command line.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def mapping(facts: Facts) -> Iterator[CheckResult]:
     elif lost:
         yield note(
             f"{found}; no pod is bound on the others: {some(lost, most=2)}",
-            f"if pods shall run there, correct the mapping: {_MAPPING}",
+            f"if pods are to run there, correct the mapping: {_MAPPING}",
         )
     elif pairs:
         yield ok(found)
@@ -65,7 +65,7 @@ def readiness(facts: Facts) -> Iterator[CheckResult]:
             "state=drain reason=...`): docs/operations.md#a-node-out-of-service",
         )
     elif ours:
-        yield ok("Slurm offers no Node that takes no pod")
+        yield ok("every Node that Slurm offers takes pods")
 
 
 def _closed(node: NodeFacts) -> str:
@@ -106,7 +106,7 @@ def capacity(facts: Facts) -> Iterator[CheckResult]:
     for name, nodes in unused.items():
         yield note(
             f"Slurm counts fewer {name} than the Nodes have on {len(nodes)} nodes: {some(nodes)}",
-            "Gres= of these nodes, if pods shall use all of them",
+            "Gres= of these nodes, if pods are to use all of them",
         )
     if pairs and not large and not unused:
         yield ok(f"{len(pairs)} nodes have no more in Slurm than their Nodes give to pods")

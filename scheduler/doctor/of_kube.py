@@ -36,7 +36,7 @@ def rights(facts: Facts) -> Iterator[CheckResult]:
     found = facts.kube.rights
     if isinstance(found, Unread):
         if found.why:
-            yield error(f"rights cannot be asked for: {found.why}", _RUNBOOK)
+            yield error(f"the API server cannot be asked about rights: {found.why}", _RUNBOOK)
         return
     lacking = [it for it, granted in found.items() if not granted]
     needed = [it for it in lacking if it.needed]
@@ -44,7 +44,9 @@ def rights(facts: Facts) -> Iterator[CheckResult]:
         yield error(f"{len(needed)} rights are missing: {_listed(needed)}", _GRANT)
     if len(needed) < len(lacking):
         yield note(
-            f"the scheduler does without: {_listed(it for it in lacking if not it.needed)}", _GRANT
+            "these rights are missing, and the scheduler works without them: "
+            f"{_listed(it for it in lacking if not it.needed)}",
+            _GRANT,
         )
     if not lacking:
         yield ok(f"all {len(found)} rights are granted")

@@ -136,7 +136,7 @@ class Release:
             pod = await self._kube.get_pod(unit.namespace, unit.pod(uid).name)
             if pod is not None and pod.metadata.uid == uid and not pod.finished:
                 self._doubt_pods()
-                raise KubeInterrupted("the pod is there, though it is not listed")
+                raise KubeInterrupted("the pod exists, although the list lacks it")
 
     async def _settle_bindings(self, unit: Unit) -> None:
         """Find out whether bindings took effect that were sent but never answered, and that no

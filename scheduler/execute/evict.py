@@ -105,7 +105,7 @@ class Evictor:
         )
         self._tell(unit, action.pod.uid, action.reason, message)
         log.warning(
-            "pod hurried",
+            "grace period of a departing pod shortened",
             namespace=pod.namespace,
             pod=pod.name,
             reason=action.reason,

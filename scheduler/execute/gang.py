@@ -157,5 +157,5 @@ class GangHand:
                 pod = await self._tools.kube.get_pod(unit.namespace, gone.name)
                 if pod is not None and pod.metadata.uid == gone.uid and not pod.finished:
                     self._doubt_pods()
-                    raise KubeInterrupted("the pod is there, though it is not listed")
+                    raise KubeInterrupted("the pod exists, although the list lacks it")
             self._tools.units.part(unit, gone.uid)

@@ -32,15 +32,15 @@ class PartitionMove:
         if not await self._kinds.knows(request.partition or ""):
             return ""
         former = replace(request, partition=record.partition)
-        moved = f"{called('partition', request)} was edited, and on the nodes there"
+        moved = f"{called('partition', request)} was edited, and on the nodes of the new partition"
         follows = "a new one follows, at the end of the queue"
         here = await self._modes.choose(former.partition, former.required_nodes)
         there = await self._modes.choose(request.partition, request.required_nodes)
         if there.mode != here.mode:
             return f"{moved} another form of job is needed ({there.why}): {follows}"
         if record.packed:
-            return f"{moved} Slurm might have to pack the gang otherwise: {follows}"
+            return f"{moved} Slurm might have to pack the gang in another way: {follows}"
         sharing = await self._gpu_sharing.of(request)
         if sharing is not None and sharing != await self._gpu_sharing.of(former):
-            return f"{moved} its job must not share (--gpu-node-sharing): {follows}"
+            return f"{moved} another rule says who shares the node (--gpu-node-sharing): {follows}"
         return ""

@@ -288,7 +288,9 @@ def job_annotations(unit: Unit, job_id: int) -> dict[str, str | None]:
 
 
 def gang_annotation(unit: Unit) -> dict[str, str]:
-    """What says on a pod with a job to which gang it belongs, or that it is served beside one."""
+    """The annotation that names the gang of a pod with a job, or says that it is served beside
+    one.
+    """
     if unit.gang is not None:
         return {GANG: unit.key}
     return {GANG: BESIDE_GANG} if unit.beside_gang else {}

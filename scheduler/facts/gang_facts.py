@@ -250,7 +250,7 @@ def _too_large(gang: Gang) -> Problem | None:
 
 
 def _with_unknown(reading: Reading, unknown: Sequence[str]) -> Reading:
-    """The reading with why sizes are not known of pods that do not exist yet."""
+    """The reading, and why the size of pods that do not exist yet is not known."""
     if not unknown:
         return reading
     message = (

@@ -108,8 +108,9 @@ class Newcomers:
 
 
 def _claimed(pods: Iterable[Pod]) -> Placeholder | None:
-    """The job that the pods name. If those of a gang name several, the last one that a pod names
-    which has not finished: others are of former lives of the gang.
+    """The job that the pods name. If the pods of a gang name several, the one with the highest id
+    that an unfinished pod names, or else the highest of all: the others are from earlier runs of
+    the gang.
     """
     named = [(not it.finished, job_id) for it in pods if (job_id := recorded_job(it)) is not None]
     return Placeholder(max(named)[1], claimed=True) if named else None

@@ -54,7 +54,7 @@ def _rows(pod: Pod) -> Iterator[_Row]:
     yield ("spec.containers", len(containers), "containers", MOST_CONTAINERS)
     yield ("spec.containers.resources", _amounts(containers), "amounts", MOST_AMOUNTS)
     ports = len(ports_of(pod))
-    yield ("spec.containers.ports", ports, "ports of the Node", MOST_HOST_PORTS)
+    yield ("spec.containers.ports", ports, "host ports", MOST_HOST_PORTS)
     yield ("spec.volumes", len(spec.volumes), "volumes", MOST_VOLUMES)
     yield ("spec.tolerations", len(spec.tolerations), "tolerations", MOST_TOLERATIONS)
     yield ("spec.nodeSelector", len(spec.node_selector), "labels", MOST_LABELS)

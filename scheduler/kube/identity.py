@@ -47,7 +47,7 @@ async def admitted(api: KubeApi, *, server: str) -> None:
             "again, or name another kubeconfig or context"
         ) from None
     except KubeError as error:  # no 401; a later request reports what is wrong
-        log.debug("asked who we are", error=str(error))
+        log.debug("credentials could not be checked", error=str(error))
 
 
 async def absent_namespaces(settings: Settings, api: KubeApi) -> tuple[str, ...]:
@@ -147,5 +147,5 @@ async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except KubeError as error:  # `on_answer` tells /readyz and the log
-            log.debug("asked again", error=str(error))
+            log.debug("kubernetes did not answer, the request is repeated", error=str(error))
         await asyncio.sleep(_FIRST_ANSWER_SECONDS)

@@ -105,5 +105,8 @@ def _understood(path: Path, raw: bytes) -> Mapping[str, str]:
 
 def _text(path: Path, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise MapFileError(f"{path}: {value!r}: expected the name of a node, quoted if it is none")
+        raise MapFileError(
+            f"{path}: {value!r}: expected the name of a node, in quotes if YAML reads it as "
+            "something else"
+        )
     return value.strip()

@@ -15,7 +15,7 @@ class Series:
     def __init__(self, gauge: Gauge, *, stays: bool = False) -> None:
         self._gauge = gauge
         self._stays = stays
-        # The search for a series by its labels takes longer than to set it.
+        # Finding a series by its labels takes longer than setting it.
         self._shown: dict[tuple[str, ...], Gauge] = {}
 
     def show(self, values: Mapping[tuple[str, ...], float]) -> None:

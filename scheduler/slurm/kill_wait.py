@@ -109,8 +109,9 @@ class KillWait:
         log.warning("slurm's KillWait is withheld", used=self._in_use, error=str(error))
         self._warn(
             Reason.KILL_WAIT_WITHHELD,
-            f"Slurm's KillWait cannot be read ({error}): grace periods of pods are judged by "
-            f"{self._in_use} s; see that --slurm-kill-wait is what `scontrol show config` says",
+            f"Slurm's KillWait cannot be read ({error}): grace periods of pods are checked against "
+            f"{self._in_use} s; make sure that --slurm-kill-wait is what `scontrol show config` "
+            "says",
         )
 
     def _use(self, seconds: int) -> None:
@@ -130,5 +131,5 @@ class KillWait:
         self._warn(
             Reason.KILL_WAIT_MISMATCH,
             f"Slurm's KillWait is {seconds} s, --slurm-kill-wait says {self._setting} s; grace "
-            "periods of pods are judged by Slurm's",
+            "periods of pods are checked against Slurm's",
         )

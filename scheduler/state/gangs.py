@@ -1,9 +1,10 @@
 """Which pods belong to which gang.
 
 A pod's labels and annotations are read once, when it is first seen: a later edit moves no pod into
-another gang. A pod that names a job already belongs to the gang that stands beside the job's id,
-or to none. So a group whose pods a version without gangs has submitted one by one is served so to
-the end. A pod of a PodGroup that says it is served beside its gang is so to its end.
+another gang. If a pod already names a job, it belongs to the gang whose key is written beside the
+job's id, or to none. So if a version without gangs has submitted the pods of a group one by one,
+they are served one by one to the end. A pod of a PodGroup that is marked as served beside its gang
+stays so to its end.
 
 A policy decides once for a group, when its first pod comes. The pods of a group that come later,
 under other rules, would wait for pods that are served in another way.

@@ -1,7 +1,7 @@
 """`slurm-pod-scheduler explain POD`: the whole story of one pod.
 
-Exit status: 0, 1 if there is nothing to tell or the cluster cannot be asked, 2 for wrong words, 130
-after Ctrl-C.
+Exit status: 0, 1 if there is nothing to tell or the cluster cannot be asked, 2 for a wrong command
+line, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     other = "" if seen.pod is None else seen.pod.spec.scheduler_name
     if other not in {"", settings.scheduler_name}:
         raise ViewError(
-            f"pod {arguments.pod} is for the scheduler {other!r}, so Slurm has no part in it; is "
-            "that another name of ours, name it with --scheduler-name"
+            f"pod {arguments.pod} is for the scheduler {other!r}, so Slurm has no part in it; if "
+            "that is another name of this scheduler, give it with --scheduler-name"
         )
     put(_text(told, arguments.output))
 

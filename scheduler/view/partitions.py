@@ -2,7 +2,7 @@
 
 It asks the live page of the running scheduler with the user's own token; where none can be
 reached, it tells what the pods of the namespace show. Exit status: 0, 1 if the cluster or the page
-refuses, 2 for wrong words, 130 after Ctrl-C.
+refuses, 2 for a wrong command line, 130 after Ctrl-C.
 """
 
 from __future__ import annotations

@@ -90,7 +90,10 @@ def prospect(case: Case) -> Prospect:
             what = f"The pod goes once its containers have stopped. {_after(case)}"
             return Prospect(what, (_queue(case),))
         case State.UNKNOWN:
-            what = "Its kubelet has not reported for long; the pod is as its Node is."
+            what = (
+                "Its kubelet has not reported for a long time, so the pod's state is not known: "
+                "look at its Node."
+            )
             return Prospect(what, (Step("see why", f"kubectl describe node {quote(row.node)}"),))
         case _:
             return Prospect(

@@ -1,6 +1,6 @@
 """`slurm-pod-scheduler queue`: the pods of one scheduler name, as squeue shows jobs.
 
-Exit status: 0, 1 if the cluster cannot be asked, 2 for wrong words, 130 after Ctrl-C.
+Exit status: 0, 1 if the cluster cannot be asked, 2 for a wrong command line, 130 after Ctrl-C.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
     # A deletion and a new pod wait for the right Slurm meanwhile.
     await world.delete(_NAMES[0])
     await world.create("later", cpus="1", memory="100Mi")
-    await world.message_with("the answer is of the Slurm cluster", name="later")
+    await world.message_with("the answer comes from the Slurm cluster", name="later")
     await world.gone(_NAMES[0])
     assert not await two.hand.placeholders(world.namespace), "a job was made in another Slurm"
     record = await two.hand.job(two.foreign)

@@ -123,8 +123,8 @@ class Cluster(Protocol):
         """Have somebody kill (SIGKILL) a batch job's script on its node, as OverMemoryKill does."""
 
     async def script_runs(self, job_id: int) -> bool:
-        """Whether a batch job's script does, of one that Slurm says is running: cancelled before,
-        it is COMPLETING for KillWait (measured on 24.11.5).
+        """Whether the script of a batch job that Slurm says is running has started. If the job is
+        cancelled before that, it is COMPLETING for KillWait (measured on 24.11.5).
         """
 
     def job_submit_plugin(self) -> AbstractAsyncContextManager[None]:

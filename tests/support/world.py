@@ -24,7 +24,7 @@ T = TypeVar("T")
 # Real Slurm schedules once a second, and a node is unavailable for KillWait (30 s) if a batch job
 # was cancelled in the second of its start (24.11.5). The rest allows for other work on the machine.
 SECONDS: Final = 60.0
-# To start real containers took kubelet, containerd and runc over 60 s on a busy machine.
+# On a busy machine, kubelet, containerd and runc took over 60 s to start real containers.
 REAL_SECONDS: Final = 120.0
 # For each of many pods that go at once. On two crowded cores the models cancelled seven jobs a
 # second.

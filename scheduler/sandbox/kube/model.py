@@ -335,7 +335,7 @@ def _check_version(resource: Resource, old: Stored, new: Body) -> None:
 
 
 def _merged(resource: Resource, old: Body, new: Body, *, subresource: str) -> Body:
-    """The state to store. Of the sent object only the part counts that the request is for."""
+    """The state to store. Only the part of the sent object that the request is for is used."""
     merged = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"]}
     merged["metadata"] = _merged_metadata(resource, old["metadata"], new.get("metadata") or {})
     if subresource == "status":

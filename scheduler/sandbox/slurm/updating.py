@@ -105,7 +105,8 @@ def _ask_anew(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, now: flo
     described = {**job.asked.described, **given}
     if not given.keys().isdisjoint({"nodes", "tasks"}) and "minimum_cpus" not in given:
         described.pop("minimum_cpus", None)
-    # An operator may have set others than a submit may name, so these are not checked again.
+    # An operator may have set an account or QoS that a submit may not name, so they are not checked
+    # again.
     account, qos = job.asked.account, job.asked.qos
     described = {k: value for k, value in described.items() if k not in {"account", "qos"}}
     anew = submission(cluster, described, job.asked.script, user="root", now=now)

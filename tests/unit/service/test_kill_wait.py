@@ -145,7 +145,7 @@ async def test_setting_counts_where_slurms_own_is_withheld_and_that_is_told_once
     assert scene.changes == [None, 30]
     ((reason, text),) = scene.warnings
     assert reason is Reason.KILL_WAIT_WITHHELD
-    assert f"({refusal}): grace periods of pods are judged by 30 s" in text
+    assert f"({refusal}): grace periods of pods are checked against 30 s" in text
     assert [it["event"] for it in logs].count("slurm's KillWait is withheld") == 1
 
 

@@ -423,7 +423,7 @@ def test_rules_are_those_of_the_settings():
         ("--gpu-types=X=1", "NVIDIA_H100=h100"),
         ("--device-resources=amd.com/gpu=gres/gpu", "amd.com/gpu=gpu:mi300x"),
         ("--grace-policy=loose", "strict"),
-        ("--grace-policy=guarded", "without it no guard"),
+        ("--grace-policy=guarded", "the guard asks the hooks API"),
     ],
 )
 def test_rules_that_would_not_do_are_refused(flag, words):
