@@ -33,7 +33,7 @@ class Arrival:
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        self._next()
+        self._next(self._clock())
         return self
 
     def __exit__(
@@ -54,11 +54,12 @@ class Arrival:
         return now if now - self._late_until > _TICK_SECONDS else self._late_since
 
     def _tick(self) -> None:
-        self._note_delay(self._clock())
-        self._next()
+        now = self._clock()
+        self._note_delay(now)
+        self._next(now)
 
-    def _next(self) -> None:
-        self._ticked_at = self._clock()
+    def _next(self, now: float) -> None:
+        self._ticked_at = now
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
     def _note_delay(self, now: float) -> None:

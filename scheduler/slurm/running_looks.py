@@ -19,7 +19,7 @@ import structlog
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.grace_times import GraceTimes
 from scheduler.slurm.look_allowance import LookAllowance
-from scheduler.state.units import Placeholder, Unit
+from scheduler.state.units import Unit
 from slurmapi import BaseState
 
 log = structlog.get_logger(__name__)
@@ -47,32 +47,49 @@ class RunningLooks:
         self._warned = LookAllowance(per_second)
         self._others = LookAllowance(min(per_second, _OTHERS_PER_SECOND))
         self._late = False
+        self._searched_at = float("-inf")
 
     def due(self, units: Iterable[Unit], *, now: float) -> list[Unit]:
-        """The units whose jobs are to be looked at now, those that are due for longest first. If
-        nothing may be looked at, the units are not even searched.
+        """The units whose jobs are to be looked at now, those that are due for longest first. They
+        are searched once a second at most, and not at all if nothing may be looked at.
         """
+        if now - self._searched_at < _LEAST_SECONDS:
+            return []
         most_warned, most_others = self._warned.take(now), self._others.take(now)
         if not most_warned and not most_others:
             return []
+        self._searched_at = now
         warned, others, needed = list[tuple[float, Unit]](), list[tuple[float, Unit]](), 0.0
+        paces = dict[str, tuple[bool, float]]()
         for unit in units:
             job = unit.job
-            if job is None or unit.waiting or not _runs(job):
+            if job is None or unit.waiting or job.state is None:
                 continue
-            grace = self._grace_of(job)
-            seconds = _interval(grace)
-            if grace:
+            if job.state.base is not BaseState.RUNNING:
+                continue
+            partition = "" if job.record is None else job.record.partition
+            pace = paces.get(partition)
+            if pace is None:
+                pace = paces[partition] = self._pace(partition)
+            is_warned, seconds = pace
+            if is_warned:
                 needed += 1.0 / seconds
             due_at = job.looked_at + seconds
             if due_at <= now:
-                (warned if grace else others).append((due_at, unit))
+                (warned if is_warned else others).append((due_at, unit))
         self._tell(needed)
         return [*_first(most_warned, warned), *_first(most_others, others)]
 
-    def _grace_of(self, job: Placeholder) -> float | None:
-        """The GraceTime of a job; None if unknown."""
-        return None if job.record is None else self._grace_times.seconds(job.record.partition)
+    def _pace(self, partition: str) -> tuple[bool, float]:
+        """Whether jobs in this partition have a GraceTime, and the seconds between two looks at one
+        of them. "" is a partition that is not known.
+        """
+        grace = self._grace_times.seconds(partition) if partition else None
+        if grace is None:
+            return False, _UNKNOWN_SECONDS
+        if not grace:
+            return False, _UNWARNED_SECONDS
+        return True, max(grace / _LOOKS_A_GRACE_TIME, _LEAST_SECONDS)
 
     def _tell(self, needed: float) -> None:
         """Say if the budget is too small to see each warning in time."""
@@ -86,17 +103,6 @@ class RunningLooks:
             )
         elif needed < _ENOUGH * self._per_second:
             self._late = False
-
-
-def _interval(grace: float | None) -> float:
-    """Seconds between two looks at a job with that GraceTime."""
-    if grace is None:
-        return _UNKNOWN_SECONDS
-    return max(grace / _LOOKS_A_GRACE_TIME, _LEAST_SECONDS) if grace else _UNWARNED_SECONDS
-
-
-def _runs(job: Placeholder) -> bool:
-    return job.state is not None and job.state.base is BaseState.RUNNING
 
 
 def _first(most: int, found: list[tuple[float, Unit]]) -> Iterable[Unit]:
