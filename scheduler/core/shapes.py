@@ -1,7 +1,7 @@
 """The shapes of a gang's pods: those that ask for the same CPUs, memory and devices are alike.
 
 Pods of several shapes share one heterogeneous job, with a component for each shape. A component has
-slots of one size, which is told by its `kind` in the owner tag. `facts/gang_facts.py` reads the
+slots of one size, which is named by its `kind` in the owner tag. `facts/gang_facts.py` reads the
 sizes, `seating.py` gives each pod a slot of its own kind.
 """
 
@@ -89,7 +89,7 @@ def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[PodShap
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of so many pods, whose ranks follow each other: the size that their template says; None if
+    """Of this many pods, whose ranks follow each other: the size that their template says; None if
     that is not known, and `why`.
     """
 
@@ -125,11 +125,6 @@ def _with_ranks(templates: Iterable[Expected]) -> Iterator[tuple[Expected, range
     for template in templates:
         yield template, range(first, first + template.pods)
         first += template.pods
-
-
-def kinds_by_rank(shapes: Iterable[PodShape]) -> dict[int, str]:
-    """The kind of the slot that each rank asks for."""
-    return {seat.rank: shape.size.kind for shape in shapes for seat in shape.seats}
 
 
 def kinds_of(tag: OwnerTag) -> tuple[str, ...]:

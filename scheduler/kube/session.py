@@ -253,15 +253,9 @@ class KubeSession:
                 async with response:
                     return _date(response.headers.get("Date", ""))
 
-    async def stream(
-        self,
-        path: str,
-        *,
-        query: Query,
-        operation: str = "watch",
-    ) -> AsyncGenerator[bytes]:
+    async def stream(self, path: str, *, query: Query) -> AsyncGenerator[bytes]:
         """The lines of the answer as they arrive; see `batches`."""
-        async with aclosing(self.batches(path, query=query, operation=operation)) as batches:
+        async with aclosing(self.batches(path, query=query)) as batches:
             async for lines in batches:
                 for line in lines:
                     yield line

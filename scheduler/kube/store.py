@@ -75,9 +75,9 @@ class Store(Generic[T]):
         """The object with this uid; None if there is none."""
         return self.items.get(uid)
 
-    def by_name(self, name: str, *, namespace: str = "") -> T | None:
-        """The object that has this name now; None if there is none. Nodes have no namespace."""
-        uid = self._uids.get((namespace, name))
+    def by_name(self, name: str) -> T | None:
+        """The object without a namespace that has this name now; None if there is none."""
+        uid = self._uids.get(("", name))
         return None if uid is None else self.items.get(uid)
 
     def values(self) -> tuple[T, ...]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 _EVERY_SECONDS: Final = 1.0
 # Everything is looked at again when more than twice as many objects, and these, are set aside as
 # after the last time. An object is 100 to 200 bytes.
-_MORE_OBJECTS: Final = 500_000
+MORE_OBJECTS: Final = 500_000
 _FACTOR: Final = 2
 _YOUNG: Final = 1
 
@@ -40,12 +40,9 @@ async def _tend_for_ever() -> None:
 
 
 class GarbageTender:
-    """Sets aside at once what lives already, such as what the imports made. `more` is the least
-    number of further objects that makes it look at all again.
-    """
+    """Sets aside at once what lives already, such as what the imports made."""
 
-    def __init__(self, *, more: int = _MORE_OBJECTS) -> None:
-        self._more = more
+    def __init__(self) -> None:
         self._new = self._kept = 0
         self._set_all_aside()
 
@@ -54,7 +51,7 @@ class GarbageTender:
         gc.collect(_YOUNG)
         self._new += len(gc.get_objects(generation=2))
         gc.freeze()
-        if self._new > self._more:
+        if self._new > MORE_OBJECTS:
             self._look_at_all()
 
     def _look_at_all(self) -> None:
@@ -62,7 +59,7 @@ class GarbageTender:
         50 ms for a million, so they are counted seldom.
         """
         self._new = 0
-        if gc.get_freeze_count() > _FACTOR * self._kept + self._more:
+        if gc.get_freeze_count() > _FACTOR * self._kept + MORE_OBJECTS:
             gc.unfreeze()
             self._set_all_aside()
 

@@ -68,7 +68,6 @@ class QueueStatistics(NamedTuple):
 
     depth: int
     delayed: int
-    processing: int
     unfinished_seconds: float
     longest_seconds: float
 
@@ -257,7 +256,6 @@ class WorkQueue(Generic[K]):
         return QueueStatistics(
             depth=len(self._queue),
             delayed=len(self._delays),
-            processing=len(running),
             unfinished_seconds=sum(running),
             longest_seconds=max(running, default=0.0),
         )

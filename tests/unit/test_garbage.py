@@ -11,7 +11,7 @@ import textwrap
 
 _BEGIN = """
 import gc, weakref
-from scheduler.observe.garbage import GarbageTender
+from scheduler.observe import garbage
 
 class Thing:
     pass
@@ -24,7 +24,8 @@ def circle():
 def whole_collections():
     return gc.get_stats()[2]["collections"]
 
-tender = GarbageTender(more=1000)
+garbage.MORE_OBJECTS = 1000
+tender = garbage.GarbageTender()
 """
 
 

@@ -178,8 +178,7 @@ async def test_reflector_follows_own_pods_event_by_event(
         await create(session, api, name)
     await create(session, api, "other", scheduler="default-scheduler")
     await until(lambda: names(mirror) == {"a", "b", "c"})
-    pod = mirror.store.by_name("b", namespace="default")
-    assert pod is not None
+    (pod,) = (it for it in mirror.store.values() if it.metadata.name == "b")
     await api.delete_pod("default", "b", pod.metadata.uid, grace_seconds=0)
     await until(lambda: names(mirror) == {"a", "c"})
     assert lists(metrics) == 1

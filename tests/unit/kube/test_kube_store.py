@@ -7,19 +7,20 @@ from scheduler.kube.store import Change, Store
 from scheduler.kube.wire import ObjectMeta, Pod
 
 
-def pod(name: str, uid: str, version: str = "1") -> Pod:
-    return Pod(metadata=ObjectMeta(name=name, namespace="ns", uid=uid, resource_version=version))
+def pod(name: str, uid: str, version: str = "1", *, namespace: str = "") -> Pod:
+    meta = ObjectMeta(name=name, namespace=namespace, uid=uid, resource_version=version)
+    return Pod(metadata=meta)
 
 
 def test_object_is_found_by_uid_and_by_name() -> None:
     store = Store[Pod]()
     store.apply(pod("a", "1"))
-    assert store.get("1") == store.by_name("a", namespace="ns") == pod("a", "1")
-    assert store.by_name("a") is None
-    assert store.by_name("a", namespace="other") is None
+    store.apply(pod("b", "2", namespace="ns"))
+    assert store.get("1") == store.by_name("a") == pod("a", "1")
+    assert store.by_name("b") is None, "it is in a namespace"
     assert "1" in store
-    assert len(store) == 1
-    assert store.uids() == ("1",)
+    assert len(store) == 2
+    assert store.uids() == ("1", "2")
 
 
 def test_newer_state_takes_the_place_of_the_older() -> None:
@@ -35,7 +36,7 @@ def test_new_holder_of_a_name_means_the_former_is_gone() -> None:
     changes = store.apply(pod("a", "2"))
     assert changes == (Change(pod("a", "1"), None), Change(None, pod("a", "2")))
     assert store.get("1") is None
-    assert store.by_name("a", namespace="ns") == pod("a", "2")
+    assert store.by_name("a") == pod("a", "2")
 
 
 def test_late_removal_of_the_former_holder_leaves_the_name() -> None:
@@ -43,14 +44,14 @@ def test_late_removal_of_the_former_holder_leaves_the_name() -> None:
     store.apply(pod("a", "1"))
     store.apply(pod("a", "2"))
     assert store.remove("1") == ()
-    assert store.by_name("a", namespace="ns") == pod("a", "2")
+    assert store.by_name("a") == pod("a", "2")
 
 
 def test_removal_tells_the_last_state() -> None:
     store = Store[Pod]()
     store.apply(pod("a", "1"))
     assert store.remove("1", last=pod("a", "1", "9")) == (Change(pod("a", "1", "9"), None),)
-    assert store.by_name("a", namespace="ns") is None
+    assert store.by_name("a") is None
 
 
 def test_replace_tells_deletions_first_and_leaves_out_what_did_not_change() -> None:
@@ -91,4 +92,4 @@ def test_changes_told_lead_from_any_list_to_the_next(
                 mirror[new.metadata.uid] = new
         assert mirror == {p.metadata.uid: p for p in unique.values()}
         assert {p.metadata.uid: p for p in store} == mirror
-        assert all(store.by_name(p.metadata.name, namespace="ns") == p for p in store)
+        assert all(store.by_name(p.metadata.name) == p for p in store)
