@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from scheduler.core.packing import Dealt, NodeSize, NoRoom, Plan, PodSize, packable, plan
+from scheduler.core.packing import Dealing, Dealt, NodeSize, NoRoom, PodSize, packable, plan
 
 _EIGHT: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
 _FOUR: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
@@ -58,7 +58,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield str(pods), str(gpus), there, str(most), words
 
 
-def _words(found: Plan) -> str:
+def _words(found: Dealing) -> str:
     match found:
         case NoRoom(room):
             return f"too many: room for {room}"

@@ -59,7 +59,7 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """It may not be ended yet: ask again after so many seconds."""
+    """It may not be ended yet: ask again after this many seconds."""
 
     seconds: float
 
@@ -69,7 +69,7 @@ class LookAgain:
     """The pause is over. Ask again with a newer look; what was seen before does not count."""
 
 
-Answer = Go | Hold | LookAgain
+BrakeAnswer = Go | Hold | LookAgain
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Brake:
     """
     _forgot_at: float = float("-inf")
 
-    def ask(self, case: str, scene: Scene, *, seen_at: float, now: float) -> Answer:
+    def ask(self, case: str, scene: Scene, *, seen_at: float, now: float) -> BrakeAnswer:
         """Whether this case may be ended on evidence that was read at `seen_at`."""
         self._forget(now)
         if case in self._ended or case in self._confirmed:
@@ -135,7 +135,7 @@ class Brake:
         self._forget(now)
         return len(self._held)
 
-    def _confirm(self, case: str, held: _Held, *, seen_at: float, now: float) -> Answer:
+    def _confirm(self, case: str, held: _Held, *, seen_at: float, now: float) -> BrakeAnswer:
         over_at = held.since + self.limits.pause_seconds
         if now < over_at:
             return Hold(min(over_at - now, ASK_SECONDS))

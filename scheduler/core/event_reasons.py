@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final, Literal
 
-Kind = Literal["Normal", "Warning"]
+EventKind = Literal["Normal", "Warning"]
 
 
 @unique
@@ -75,7 +75,7 @@ IMPORTANT: Final = frozenset(
 class Meaning:
     """`kind` is the Event's type; `condition` is the type of the condition that has the reason."""
 
-    kind: Kind
+    kind: EventKind
     condition: Literal["", "PodScheduled", "DisruptionTarget"]
     meaning: str
     remedy: str

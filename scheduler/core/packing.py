@@ -1,4 +1,5 @@
-"""How the alike pods of a gang go on the nodes of a partition: packed by Slurm, or so many on each.
+"""How the alike pods of a gang go on the nodes of a partition: packed by Slurm, or equally many on
+each.
 
 `nodes/layout.py` asks this for each gang that may have several pods on a node. Slurm packs them
 where that is safe: it takes what is free on each node, so the gang starts sooner. Otherwise the
@@ -43,7 +44,7 @@ class NodeSize:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """So many nodes with so many pods on each: one component of the job."""
+    """This many nodes with this many pods on each: one component of the job."""
 
     nodes: int
     pods_per_node: int
@@ -56,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """So many pods for which Slurm finds the nodes: one component of the job."""
+    """This many pods for which Slurm finds the nodes: one component of the job."""
 
     pods: int
 
@@ -77,7 +78,7 @@ class NoRoom:
     pods: int
 
 
-Plan = Dealt | NoRoom
+Dealing = Dealt | NoRoom
 
 
 def packable(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> bool:
@@ -97,7 +98,7 @@ def packable(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per
     )
 
 
-def plan(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> Plan:
+def plan(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> Dealing:
     """How `pods` of this size go on `nodes`, which says how many of each size a partition has.
     `pods_per_node` is the most that a node may have.
     """
@@ -115,7 +116,7 @@ def room(pod: PodSize, node: NodeSize) -> int:
 
 
 class _Rooms:
-    """How many nodes have room for so many pods; none takes more than `most`."""
+    """How many nodes have room for this many pods; none takes more than `most`."""
 
     def __init__(self, pod: PodSize, nodes: Mapping[NodeSize, int], *, most: int) -> None:
         counted: dict[int, int] = {}
@@ -130,7 +131,7 @@ class _Rooms:
         self._at_least = [total - it for it in smaller]
 
     def nodes_for(self, pods: int) -> int:
-        """How many nodes have room for at least so many pods."""
+        """How many nodes have room for at least this many pods."""
         return self._at_least[bisect_left(self.sizes, pods)]
 
 

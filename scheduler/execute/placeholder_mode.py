@@ -17,7 +17,7 @@ from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.slurm.slurmctld import Slurmctld
 from slurmapi import SlurmClient, SlurmError, SlurmRefused
 
-Setting = Literal["auto", "external", "script"]
+ModeSetting = Literal["auto", "external", "script"]
 
 _NOT_AVAILABLE: Final = 2014
 """Slurm's error number for "requested node configuration is not available"."""
@@ -55,7 +55,7 @@ class Modes:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: ModeSetting,
         slurm: SlurmClient,
         *,
         kinds: NodeKinds,

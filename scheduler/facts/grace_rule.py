@@ -11,7 +11,7 @@ from typing import Literal
 from annotations import Rules
 from annotations.grace import USUAL_GRACE
 
-Setting = Literal["auto", "strict", "guarded"]
+GraceSetting = Literal["auto", "strict", "guarded"]
 
 
 class GraceRule:
@@ -22,7 +22,7 @@ class GraceRule:
     pod that Slurm has ended is for the site to say, and not for the pod's author.
     """
 
-    def __init__(self, setting: Setting, *, guard_known: Callable[[], bool]) -> None:
+    def __init__(self, setting: GraceSetting, *, guard_known: Callable[[], bool]) -> None:
         self._setting = setting
         self._guard_known = guard_known
         self.kill_wait_known = True
@@ -31,7 +31,7 @@ class GraceRule:
         """The rules by which a pod is judged now.
 
         With `auto`, a pod that has a job keeps it, if the guard would allow its grace period: a new
-        process knows of the guard only once Slurm has told its PrologSlurmctld, or has asked it.
+        process knows of the guard only once Slurm has named its PrologSlurmctld, or has asked it.
         """
         if not self.kill_wait_known or self._setting == "guarded":
             return replace(rules, grace_policy="guarded")

@@ -13,15 +13,15 @@ from typing import Final, Literal
 from annotations import JobRequest, Sharing
 from scheduler.nodes.node_kinds import NodeKinds
 
-Setting = Literal["user", "node", "shared"]
+SharingSetting = Literal["user", "node", "shared"]
 
-_SHARING: Final[Mapping[Setting, Sharing]] = {"user": Sharing.USER, "node": Sharing.NONE}
+_SHARING: Final[Mapping[SharingSetting, Sharing]] = {"user": Sharing.USER, "node": Sharing.NONE}
 
 
 class GpuSharing:
     """Applies `--gpu-node-sharing` to nodes with a slurmd, where native jobs may run."""
 
-    def __init__(self, setting: Setting, *, kinds: NodeKinds) -> None:
+    def __init__(self, setting: SharingSetting, *, kinds: NodeKinds) -> None:
         self._sharing = _SHARING.get(setting)
         self._kinds = kinds
 

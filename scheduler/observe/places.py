@@ -10,21 +10,21 @@ from typing import Final
 
 from prometheus_client import Summary
 
-Place = tuple[str, str]
+PlaceLabels = tuple[str, str]
 """A namespace and a partition."""
 
 # The name of a namespace cannot begin with "_".
 OTHER: Final = "_other"
 NO_PARTITION: Final = "_none"
 SEVERAL_PARTITIONS: Final = "_several"
-REST: Final[Place] = (OTHER, OTHER)
+REST: Final[PlaceLabels] = (OTHER, OTHER)
 MOST_PLACES: Final = 400
 KEPT_SECONDS: Final = 3600.0
-"""A place that was not used for so long gives its series to the next one."""
+"""A place that was not used for this long gives its series to the next one."""
 
 
 def partition_label(partition: str) -> str:
-    """The partition of a job's record as a label. NO_PARTITION until Slurm has told it, and
+    """The partition of a job's record as a label. NO_PARTITION until Slurm has named it, and
     SEVERAL_PARTITIONS while the job waits in more than one.
     """
     if not partition:
@@ -41,19 +41,19 @@ class PlaceSummary:
         self._summary = summary
         self._rest = summary.labels(*REST)
         # In the order of their last use.
-        self._used: dict[Place, tuple[float, Summary]] = {}
+        self._used: dict[PlaceLabels, tuple[float, Summary]] = {}
 
-    def begin(self, place: Place, *, now: float) -> None:
+    def begin(self, place: PlaceLabels, *, now: float) -> None:
         """Show the place with what was observed there, 0 at first, so that rates see the first
         increase.
         """
         self._series(place, now)
 
-    def observe(self, place: Place, seconds: float, *, now: float) -> None:
+    def observe(self, place: PlaceLabels, seconds: float, *, now: float) -> None:
         """Observe a time at the place."""
         self._series(place, now).observe(seconds)
 
-    def _series(self, place: Place, now: float) -> Summary:
+    def _series(self, place: PlaceLabels, now: float) -> Summary:
         known = self._used.pop(place, None)
         if known is None and len(self._used) >= MOST_PLACES:
             longest = next(iter(self._used))

@@ -16,7 +16,7 @@ from typing import Final
 from scheduler.core.gang_sources import Membership
 from scheduler.kube.wire import Pod
 from scheduler.page.ledger import Ledger
-from scheduler.page.node_line import Amounts, allocated, mib, node_line
+from scheduler.page.node_line import NodeAmounts, allocated, mib, node_line
 from scheduler.page.pod_line import gone_line, pod_line
 from scheduler.page.turns import ShortTurns
 from scheduler.service.shown import Shown
@@ -44,8 +44,8 @@ class _NodeEntry:
 
     record: SlurmNode
     edition: int
-    pods: Amounts
-    jobs: Amounts
+    pods: NodeAmounts
+    jobs: NodeAmounts
 
 
 class Board:
@@ -59,7 +59,7 @@ class Board:
         self._fresh_until = float("-inf")
         self._entries: dict[str, _Entry] = {}
         self._nodes: dict[str, _NodeEntry] = {}
-        self._held: dict[str, Amounts] = {}
+        self._held: dict[str, NodeAmounts] = {}
         self._namespaces: Counter[str] = Counter()
         self.pods = Ledger()
         self.nodes = Ledger()
@@ -143,14 +143,14 @@ class Board:
         """Count what the pod holds of its Node, or (-1) no longer."""
         if not row.node or row.state not in IN_QUEUE:
             return
-        held = self._held.get(row.node, Amounts())
-        found = Amounts(
+        held = self._held.get(row.node, NodeAmounts())
+        found = NodeAmounts(
             held.cpus + sign * row.cpus,
             held.memory_mib + sign * mib(row.memory_bytes),
             held.gpus + sign * row.gpus,
         )
         self._held[row.node] = found
-        if found == Amounts():
+        if found == NodeAmounts():
             del self._held[row.node]
 
     async def _refresh_nodes(self, turns: ShortTurns) -> None:
@@ -170,7 +170,7 @@ class Board:
     def _see_node(self, record: SlurmNode) -> None:
         known, edition = self._nodes.get(record.name), self._shown.nodes.edition
         target = self._shown.nodes.kube_node(record.name)
-        pods = self._held.get(target, Amounts())
+        pods = self._held.get(target, NodeAmounts())
         if known is not None and known.record is record:
             if known.pods == pods and known.edition == edition:
                 return

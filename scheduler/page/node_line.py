@@ -19,33 +19,35 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class NodeAmounts:
     """CPUs, memory in MiB, and GPUs."""
 
     cpus: int = 0
     memory_mib: int = 0
     gpus: int = 0
 
-    def less(self, other: Amounts) -> Amounts:
+    def less(self, other: NodeAmounts) -> NodeAmounts:
         """What is left without the other, never below 0."""
-        return Amounts(
+        return NodeAmounts(
             max(0, self.cpus - other.cpus),
             max(0, self.memory_mib - other.memory_mib),
             max(0, self.gpus - other.gpus),
         )
 
 
-def total(node: SlurmNode) -> Amounts:
+def total(node: SlurmNode) -> NodeAmounts:
     """What the node has."""
-    return Amounts(node.cpus, node.memory_mib, count_of(node.gres, _GPU))
+    return NodeAmounts(node.cpus, node.memory_mib, count_of(node.gres, _GPU))
 
 
-def allocated(node: SlurmNode) -> Amounts:
+def allocated(node: SlurmNode) -> NodeAmounts:
     """What Slurm has given to jobs when it was asked last."""
-    return Amounts(node.allocated_cpus, node.allocated_memory_mib, count_of(node.gres_used, _GPU))
+    return NodeAmounts(
+        node.allocated_cpus, node.allocated_memory_mib, count_of(node.gres_used, _GPU)
+    )
 
 
-def node_line(node: SlurmNode, target: str, *, pods: Amounts, jobs: Amounts) -> bytes:
+def node_line(node: SlurmNode, target: str, *, pods: NodeAmounts, jobs: NodeAmounts) -> bytes:
     """The line of a node whose Node is `target`: held by our pods, held by other jobs,
     free, and in all.
     """

@@ -36,7 +36,7 @@ def _each_once(items: tuple[Source, ...]) -> tuple[Source, ...]:
     return items
 
 
-Words = Annotated[tuple[str, ...], Field(strict=False)]
+ListOfWords = Annotated[tuple[str, ...], Field(strict=False)]
 Patterns = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_not_empty)]
 Sources = Annotated[
     tuple[Annotated[Source, Field(strict=False)], ...],
@@ -51,7 +51,7 @@ class Expression(_Shape):
 
     key: str = Field(min_length=1)
     operator: Operator
-    values: Words = ()
+    values: ListOfWords = ()
 
     @model_validator(mode="after")
     def _has_values_where_they_count(self) -> Expression:
@@ -85,7 +85,7 @@ class RuleDocument(_Shape):
     defaults: dict[str, Any] = {}
     forced: dict[str, Any] = {}
     allowed: dict[str, Any] = {}
-    required: Words = ()
+    required: ListOfWords = ()
     ignored_requirements: Annotated[tuple[Ignorable, ...], Field(strict=False)] | None = Field(
         None, alias="ignoredRequirements"
     )

@@ -21,7 +21,7 @@ from scheduler.observe.places import (
     OTHER,
     REST,
     SEVERAL_PARTITIONS,
-    Place,
+    PlaceLabels,
     partition_label,
 )
 from scheduler.service.series import Series
@@ -59,7 +59,7 @@ class PlaceCounts:
         self._names = gpus
         self._gpus = Series(metrics.gpus)
         self._oldest = Series(metrics.oldest_waiting_pod)
-        self._found: dict[Place, _Sum] = {}
+        self._found: dict[PlaceLabels, _Sum] = {}
         # What pods ask for is read again only after they have changed: it takes 20 µs for each.
         self._known: dict[str, tuple[Pod, int]] = {}
         self._read: dict[str, tuple[Pod, int]] = {}
@@ -111,7 +111,7 @@ def _waits(pod: Pod) -> bool:
     return not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
 
 
-def _largest(found: Mapping[Place, _Sum]) -> dict[Place, _Sum]:
+def _largest(found: Mapping[PlaceLabels, _Sum]) -> dict[PlaceLabels, _Sum]:
     """The places with most pods, and all others added up as one."""
     sizes = Counter({place: it.count for place, it in found.items()})
     shown = {place: found[place] for place, _ in sizes.most_common(MOST_PLACES)}
@@ -121,7 +121,7 @@ def _largest(found: Mapping[Place, _Sum]) -> dict[Place, _Sum]:
     return shown | ({REST: rest} if rest.count else {})
 
 
-def _gpus(found: Mapping[Place, _Sum]) -> Iterable[tuple[tuple[str, ...], float]]:
+def _gpus(found: Mapping[PlaceLabels, _Sum]) -> Iterable[tuple[tuple[str, ...], float]]:
     for place, it in found.items():
         for state, number in (("held", it.held), ("waiting", it.wanted)):
             if number:

@@ -40,7 +40,7 @@ from slurmapi import (
 
 log = structlog.get_logger(__name__)
 
-Kind = Callable[[Unit, Placeholder, float], bool]
+NeedsLook = Callable[[Unit, Placeholder, float], bool]
 """Whether the job of a unit needs a full look at that time."""
 
 # To handle a thousand jobs that start at once takes tens of milliseconds.
@@ -51,7 +51,7 @@ _LATE_SECONDS: Final = 5.0
 # and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
 _UNKNOWN: Final = JobState(BaseState.UNKNOWN)
-# Limits of full looks at pending jobs: so many a second in all, and a minimum age of each job's
+# Limits of full looks at pending jobs: this many a second in all, and a minimum age of each job's
 # last look. While Slurm has given a job no reason yet, the shorter age applies.
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
@@ -317,9 +317,9 @@ class Pulse:
     async def _looks(self) -> None:
         """For each kind of look, look at the few jobs whose last look is oldest."""
         now = self._clock()
-        for kind, allowance in ((_doubted, self._doubts), (_waits, self._reasons)):
+        for needs, allowance in ((_doubted, self._doubts), (_waits, self._reasons)):
             most = allowance.take(now)
-            await self._look_at(due(self._units, kind, now=now, most=most))
+            await self._look_at(due(self._units, needs, now=now, most=most))
         await self._look_at(self._running.due(self._units, now=now))
 
     async def _look_at(self, units: Iterable[Unit]) -> None:
@@ -341,14 +341,14 @@ class Pulse:
                 return
 
 
-def due(units: Iterable[Unit], kind: Kind, *, now: float, most: int) -> list[Unit]:
-    """The units of that kind whose jobs' last look is oldest, `most` at most.
+def due(units: Iterable[Unit], needs: NeedsLook, *, now: float, most: int) -> list[Unit]:
+    """Those of the units that need a look whose last one is oldest, `most` at most.
 
     If `most` is 0, the units are not even searched.
     """
     if not most:
         return []
-    found = (unit for unit in units if unit.job is not None and kind(unit, unit.job, now))
+    found = (unit for unit in units if unit.job is not None and needs(unit, unit.job, now))
     return heapq.nsmallest(most, found, key=_looked_at)
 
 

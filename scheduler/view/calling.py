@@ -14,11 +14,11 @@ from scheduler.view.printing import drop_output
 from scheduler.view.safe_text import shown
 from scheduler.view.site import settings_of
 
-Command = Callable[[argparse.Namespace, Settings], Coroutine[None, None, None]]
+ViewCommand = Callable[[argparse.Namespace, Settings], Coroutine[None, None, None]]
 """Carries the command out. May raise ViewError and OSError."""
 
 
-def carry_out(arguments: argparse.Namespace, command: Command) -> int:
+def carry_out(arguments: argparse.Namespace, command: ViewCommand) -> int:
     """Returns the exit status. Raises SettingsError for a flag."""
     settings = settings_of(arguments)
     logs.set_up("error", "console")

@@ -65,30 +65,30 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         program, names, ours = arguments.parser.prog, names_of(settings), settings.scheduler_name
         with told_if_slow(program, f"the pod and its Events from {session.server}"):
             seen = await see(session, namespace, arguments.pod)
-        told = story(seen, names, ours)
-        row = told.row
+        whole = story(seen, names, ours)
+        row = whole.row
         if row is not None:
             with told_if_slow(program, f"the pods of its gang from {session.server}"):
                 found, unread = await company(session, row, scheduler=ours, names=names)
-            told = replace(told, company=found, unread=(unread,) if unread else ())
+            whole = replace(whole, company=found, unread=(unread,) if unread else ())
             if page is not None and row.state is State.PENDING:
                 token = await page.token(session)
                 with told_if_slow(program, f"what else there is from {page.address.base}"):
-                    told = among(told, await surroundings(page.address, row, token=token))
+                    whole = among(whole, await surroundings(page.address, row, token=token))
     other = "" if seen.pod is None else seen.pod.spec.scheduler_name
     if other not in {"", settings.scheduler_name}:
         raise ViewError(
             f"pod {arguments.pod} is for the scheduler {other!r}, so Slurm has no part in it; if "
             "that is another name of this scheduler, give it with --scheduler-name"
         )
-    put(_text(told, arguments.output))
+    put(_text(whole, arguments.output))
 
 
-def _text(told: Story, form: str) -> str:
+def _text(whole: Story, form: str) -> str:
     match form:
         case "json":
-            return as_json(object_of(told), indent=2)
+            return as_json(object_of(whole), indent=2)
         case "yaml":
-            return as_yaml(object_of(told))
+            return as_yaml(object_of(whole))
         case _:
-            return text_of(told, datetime.now(UTC))
+            return text_of(whole, datetime.now(UTC))

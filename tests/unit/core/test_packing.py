@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from scheduler.core.packing import (
     MOST_PARTS,
+    Dealing,
     Dealt,
     NodeSize,
     NoRoom,
     Part,
-    Plan,
     PodSize,
     packable,
     plan,
@@ -65,7 +65,7 @@ def dealt(*parts: tuple[int, int]) -> Dealt:
     ],
 )
 def test_fewest_nodes_then_most_even(
-    pods: int, pod: PodSize, nodes: dict[NodeSize, int], expected: Plan
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], expected: Dealing
 ) -> None:
     assert plan(pods, pod, nodes, pods_per_node=MOST) == expected
 

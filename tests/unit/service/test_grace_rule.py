@@ -11,7 +11,7 @@ import structlog
 
 from annotations.grace import USUAL_GRACE
 from scheduler.core.event_reasons import Reason
-from scheduler.facts.grace_rule import Setting
+from scheduler.facts.grace_rule import GraceSetting
 from scheduler.hooks import heartbeat
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
 from slurmapi import BaseState
@@ -25,7 +25,7 @@ KILL_WAIT = 30
 
 @asynccontextmanager
 async def process(
-    slurm: TinySlurm, kube: TinyKube, *, setting: Setting = "auto"
+    slurm: TinySlurm, kube: TinyKube, *, setting: GraceSetting = "auto"
 ) -> AsyncIterator[Service]:
     """A process at work, and Slurm has a prolog of which only a question shows what it asks."""
     slurm.prolog_slurmctld = "/opt/site.sh"
@@ -160,7 +160,7 @@ async def test_job_id_that_a_pods_author_writes_evades_no_grace_rule(
 
 @pytest.mark.parametrize(("setting", "accepted"), [("strict", False), ("guarded", True)])
 async def test_other_settings_do_not_ask_whether_the_guard_is_known(
-    slurm: TinySlurm, kube: TinyKube, setting: Setting, accepted: bool
+    slurm: TinySlurm, kube: TinyKube, setting: GraceSetting, accepted: bool
 ) -> None:
     async with process(slurm, kube, setting=setting) as service:
         if not accepted:

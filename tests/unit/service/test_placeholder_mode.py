@@ -10,7 +10,7 @@ import pytest
 from annotations import PREFIX
 from scheduler.core.actions import Submit
 from scheduler.core.seats import Seat
-from scheduler.execute.placeholder_mode import Setting
+from scheduler.execute.placeholder_mode import ModeSetting
 from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
 from scheduler.state.units import Unit
 from slurmapi import KNOWN_VERSIONS, JobSubmission, SlurmInvalid
@@ -134,7 +134,7 @@ async def test_job_that_is_pinned_goes_by_its_node(service, slurm, unit):
 
 
 async def moved(
-    slurm: TinySlurm, kube: TinyKube, partition: str, *, gpus: int = 0, mode: Setting = "auto"
+    slurm: TinySlurm, kube: TinyKube, partition: str, *, gpus: int = 0, mode: ModeSetting = "auto"
 ) -> list[JobSubmission]:
     """What is live in Slurm once a pod that waits in `main` was edited."""
     slurm.with_slurmd = {"n2"}

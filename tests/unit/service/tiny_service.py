@@ -15,7 +15,7 @@ from scheduler.core.brake import BrakeLimits
 from scheduler.core.event_reasons import Reason
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.naming import Owner
-from scheduler.execute.placeholder_mode import Setting
+from scheduler.execute.placeholder_mode import ModeSetting
 from scheduler.facts import grace_rule
 from scheduler.facts.caches import Caches
 from scheduler.kube.api import KubeApi
@@ -79,9 +79,9 @@ class Service:
         unschedulable_reason: str = "",
         limits: BrakeLimits | None = None,
         ignored: Collection[Ignorable] = (),
-        mode: Setting = "auto",
-        grace_policy: grace_rule.Setting = "auto",
-        gpu_sharing: gpu_sharing.Setting = "user",
+        mode: ModeSetting = "auto",
+        grace_policy: grace_rule.GraceSetting = "auto",
+        gpu_sharing: gpu_sharing.SharingSetting = "user",
         keeps_suspended: bool = False,
         lost_slot: str = "wait",
     ) -> None:
