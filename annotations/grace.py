@@ -1,8 +1,8 @@
 """The grace rule: a pod must be gone before Slurm stops waiting for its job to end.
 
 With `guarded`, the handover guard keeps the node for the pod instead of KillWait, so any grace
-period is accepted; with `guarded_grace_seconds`, one of so many seconds. Other grace periods: of a
-pod that is being deleted (when it is shortened), `scheduler/core/departing.py`; of a pod that the
+period is accepted; with `guarded_grace_seconds`, one of this many seconds. Other grace periods: of
+a pod that is being deleted (when it is shortened), `scheduler/core/departing.py`; of a pod that the
 scheduler ends, `scheduler/core/running.py`; of a pod that vanished,
 `scheduler/state/pod_remains.py`. KillWait: `scheduler/slurm/kill_wait.py`.
 """

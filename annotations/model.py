@@ -51,8 +51,8 @@ class Rules:
     name a GPU type, and `gpu_types` maps those values to gres types. `known_gpu_types` are the
     types that Slurm has; None if they are not known yet, and then no pod is refused for its type.
     The grace policy `strict` is SUNK's rule; `guarded` relies on the handover guard. With
-    `guarded_grace_seconds` above 0, `strict` accepts a grace period of so many seconds, too. Raises
-    ValueError for a prefix that does not end in a slash.
+    `guarded_grace_seconds` above 0, `strict` accepts a grace period of this many seconds, too.
+    Raises ValueError for a prefix that does not end in a slash.
     """
 
     kill_wait_seconds: int = 30
@@ -121,7 +121,7 @@ class JobRequest:
     "gres/gpu:2", several joined by commas. `begin` and `deadline` are Unix seconds, or a text that
     Slurm interprets by its own clock. `dependency` never contains Slurm's "?", so more terms can be
     added to it. `pods_per_node`, `contiguous`, `segment`, `no_kill` and `gang_lost_slot` are about
-    jobs of several pods; Slurm is told nothing of the last one. `keys` are the annotations that the
+    jobs of several pods; Slurm does not get the last one. `keys` are the annotations that the
     fields were read from, for messages only.
     """
 

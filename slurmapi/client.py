@@ -241,8 +241,10 @@ class SlurmClient:
         if job_ids is None:
             return await self._states("", max_body=_MAX_ALL_STATES, slow=True)
         wanted = sorted({_id(job_id) for job_id in job_ids})
-        told = await _together([self._states_of(chunk) for chunk in _chunks(wanted, _STATES_CHUNK)])
-        return {job_id: state for states in told for job_id, state in states.items()}
+        found = await _together(
+            [self._states_of(chunk) for chunk in _chunks(wanted, _STATES_CHUNK)]
+        )
+        return {job_id: state for states in found for job_id, state in states.items()}
 
     async def submit(
         self, job: JobSubmission, *, others: Sequence[JobSubmission] = ()

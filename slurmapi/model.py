@@ -157,7 +157,7 @@ class Job:
     @property
     def tasks_by_node(self) -> dict[str, int]:
         """How many tasks each node has, in the order of `nodes`. Empty before the job has nodes,
-        and if it cannot be told.
+        and if it is not known.
 
         It follows from the CPUs where Slurm deals the tasks out. A job that takes whole nodes has
         all their CPUs, so there it does not: ask for such a job with `tasks_per_node`.
@@ -290,7 +290,7 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition. A limit that is None is not set, or is not told. Lists of names are empty if
+    """One partition. A limit that is None is not set, or not reported. Lists of names are empty if
     they do not restrict anybody.
     """
 
@@ -298,7 +298,7 @@ class Partition:
     is_default: bool = False
     """Only newer data_parsers have it; False if unknown."""
     flags: frozenset[str] | None = frozenset()
-    """Such as HIDDEN and ROOT_ONLY. None if not told: data_parsers before v0.0.45 have none."""
+    """Such as HIDDEN and ROOT_ONLY. None if not reported: data_parsers before v0.0.45 have none."""
     states: tuple[str, ...] = ()
     """UP, DOWN, DRAIN or INACTIVE."""
     grace_seconds: int = 0

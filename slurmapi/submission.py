@@ -44,7 +44,7 @@ class JobSubmission:
     """One placeholder: on each of `nodes` nodes `tasks_per_node` tasks, each of `cpus` CPUs,
     `memory_mib` and `gres`.
 
-    With `tasks` instead of `nodes` Slurm packs so many of them on as few or as many nodes as it
+    With `tasks` instead of `nodes` Slurm packs this many of them on as few or as many nodes as it
     likes. Their memory then counts by CPU, rounded up, because Slurm knows no memory of a task.
     Pack tasks with `gres` only where every node has a slurmd: on EXTERNAL nodes slurmctld does not
     take it back until it is restarted (measured on 26.05.5).
@@ -55,8 +55,8 @@ class JobSubmission:
 
     `shared` is one of Slurm's own words: "none" means exclusive. `begin` and `deadline` are Unix
     seconds or a time in sbatch's syntax. `switch_wait_seconds` needs `switches`. `contiguous` wants
-    nodes that are neighbours in Slurm's order, `segment_size` groups of so many nodes that are near
-    each other, where the topology has blocks (from v0.0.41 on). A `priority` makes Slurm ignore
+    nodes that are neighbours in Slurm's order, `segment_size` groups of this many nodes near each
+    other, where the topology has blocks (from v0.0.41 on). A `priority` makes Slurm ignore
     `held`. `dependency` has the terms that must hold in addition to `singleton`.
     """
 
@@ -114,7 +114,7 @@ class JobSubmission:
 
 
 def times(gres: str, count: int) -> str:
-    """The gres of so many tasks: "gres/gpu:h100:2" for four of them is "gres/gpu:h100:8"."""
+    """The gres of this many tasks: "gres/gpu:h100:2" for four of them is "gres/gpu:h100:8"."""
     split = (part.rpartition(":") for part in gres.split(","))
     return ",".join(f"{kind}:{int(number) * count}" for kind, _, number in split)
 
@@ -158,7 +158,7 @@ def _shape(job: JobSubmission) -> dict[str, Any]:
 
 
 def _dealt(job: JobSubmission, nodes: int) -> Iterator[tuple[str, Any]]:
-    """So many tasks on so many nodes. Without nodes, tasks and cpus_per_task, a job spreads over
+    """The tasks on this many nodes. Without nodes, tasks and cpus_per_task, a job spreads over
     nodes (verified on 26.05.5). A job of several nodes names the tasks of each, so that its record
     tells them.
     """

@@ -39,7 +39,7 @@ LABELS: Final[Mapping[str, str]] = {
     "see [pending](pending.md), a family of limits as `QOSGrp`, `AssocMaxPerJob`, ...; `None` "
     "while Slurm says none, `Other` for one that is not known. Of pods in any other state that "
     "wait: the reason told last, see [events](events.md)",
-    "partition": "of Slurm; `_none` until Slurm has told it, `_several` while the job waits in "
+    "partition": "of Slurm; `_none` until Slurm has named it, `_several` while the job waits in "
     "more than one, `_other` for all beyond the largest 100; for all beyond the largest 400 pairs "
     "with a namespace, both are `_other`",
     "pods": "of the brake: those that `run`, or `wait`",

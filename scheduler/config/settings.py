@@ -210,7 +210,7 @@ class Settings(BaseModel):
         1,
         ge=1,
         le=2**16 - 3,
-        description="at most so many pods of a gang on one node, unless the annotation "
+        description="at most this many pods of a gang on one node, unless the annotation "
         "pods-per-node says otherwise",
     )
     device_resources: Annotated[GresMap, Metavar("RESOURCE=GRES")] = Field(

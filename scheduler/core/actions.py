@@ -9,7 +9,7 @@ from annotations import JobRequest, Problem
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts
-from scheduler.core.group_told import GroupWord
+from scheduler.core.group_said import GroupWord
 from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape
 
@@ -296,7 +296,7 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The next pass is due after so many seconds, if nothing else wakes the unit before."""
+    """The next pass is due after this many seconds, if nothing else wakes the unit before."""
 
     seconds: float
 

@@ -9,12 +9,14 @@ Whose pauses these are:
 * all submits, while Slurm accepts no jobs: `execute/gate.py`
 * the next pod of a controller whose pods end too soon: `succession.py`
 * a node that a unit could not use: `state/exclusions.py`
-* what is said on a PodGroup: `group_told.py`
-* the pulse, while Slurm does not answer: `slurm/pulse.py`
+* what is said on a PodGroup: `group_said.py`
+* the pulse, while Slurm does not answer: `slurm/pulse_pace.py`
 * Events: `kube/event_pauses.py`
 
-Single requests are repeated within seconds by `groundwork/retry.py`. A binding that was refused has
-its own pauses (`refused_bind.py`).
+Three have pauses of their own, because the next one follows from the last pause and not from a
+number of failures: a binding that was refused (`refused_bind.py`), a watch (`kube/reflector.py`)
+and a watch of the command line (`view/watching.py`). Single requests are repeated within seconds by
+`groundwork/retry.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a waiting pod is told while another pod of its unit runs, or may run.
+"""What a waiting pod shows while another pod of its unit runs, or may run.
 
 Their job is kept for the pod that runs, whatever becomes of the one that waits (I5). So the pod
 that waits can be bound only once that job holds a node for it.
@@ -56,12 +56,12 @@ def kept_for_missing(
     left = a_few([it.name for it in facts.missing if now < it.lingers_until])
     message = f"{_known(facts)}, and is kept because containers of {left} may still run"
     rejects = tuple(it for it in actions if isinstance(it, Reject))
-    told: tuple[Action, ...] = rejects or tuple(
+    words: tuple[Action, ...] = rejects or tuple(
         Tell(pod, Reason.SLURM_PENDING, message)
         for pod in facts.pods
         if pod.stage is PodStage.WAITING
     )
-    return (*told, Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)))
+    return (*words, Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)))
 
 
 def _known(facts: UnitFacts) -> str:

@@ -1,4 +1,4 @@
-"""Budgets for each key: a burst at once, and then one each so many seconds.
+"""Budgets for each key: a burst at once, and then one in this many seconds.
 
 A key whose budget is full again is forgotten. Pure: the caller passes the time.
 

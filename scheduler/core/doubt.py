@@ -20,7 +20,7 @@ ENOUGH: Final = 3
 
 
 def is_gone(count: int) -> bool:
-    """Whether so many such answers in a row prove that Slurm no longer knows the job."""
+    """Whether this many such answers in a row prove that Slurm no longer knows the job."""
     return count >= ENOUGH
 
 

@@ -38,7 +38,7 @@ _DIGEST_BYTES: Final = 4
 _UNSETTLED: Final = "?"
 # If two annotations fill one field, SUNK's is the first.
 _KEYS: Final = {definition.field: definition.key for definition in reversed(DEFINITIONS)}
-# Slurm is told nothing of these, so an edit concerns no job.
+# Slurm does not get these, so an edit concerns no job.
 _OUR_OWN: Final = frozenset({"gang_lost_slot"})
 # The fields that request something, without those that only describe the request.
 _FIELDS: Final = tuple(

@@ -36,7 +36,7 @@ def is_weak(evidence: Evidence, reason: Reason, *, seen_at: float, doubted_at: f
 
     A lost node is always weak evidence: a slurmctld that reaches none of its nodes ends all jobs,
     and then starts no jobs there that the pods could disturb. A gang that is released lacks a node
-    of Slurm or Kubernetes, and so many may be released for one mistake.
+    of Slurm or Kubernetes, so one mistake may release many of them.
     """
     if evidence is Evidence.TAKEN:
         return False

@@ -13,7 +13,7 @@ from typing import Final
 
 from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.event_reasons import Reason
-from scheduler.core.group_told import GroupTold
+from scheduler.core.group_said import GroupSaid
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
@@ -132,8 +132,8 @@ class GangFacts:
     templates: tuple[Expected, ...] = ()
     """If its pods come in steps: the sizes of its templates, in the order of the ranks."""
     untold_until: float = 0.0
-    """Until then nothing is told about pods that are missing: they may just be on their way."""
-    told: GroupTold | None = None
+    """Until then nothing is said about pods that are missing: they may just be on their way."""
+    said: GroupSaid | None = None
     """What was said on its PodGroup; None if it has none."""
 
     @property
@@ -278,8 +278,8 @@ class UnitFacts:
     unrecorded: bool = False
     """Whether the pod does not name the job, so that the next process would not know it."""
     tell_at: float | None = None
-    """When a pod that waits is told about the job that this process has just submitted for it. None
-    if there is no such job, if the pod names it already, or if the pod is told at once.
+    """When the job that this process has just submitted is shown on a pod that waits. None if there
+    is no such job, if the pod names it already, or if it is shown at once.
     """
     unjudged: bool = False
     """Whether it is not known yet which rules of the site apply to the pod."""

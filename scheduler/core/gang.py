@@ -189,7 +189,7 @@ def resized(facts: UnitFacts, record: TaggedJob) -> str:
 
 def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     """What to do while no pod is left, but the allocation is kept for pods that are expected again:
-    a controller replaces pods that fail. () if none is expected, or none has come for so long as
+    a controller replaces pods that fail. () if none is expected, or none has come for as long as
     `--gang-linger` says; then `decide.py` cancels the job.
     """
     gang, record = facts.gang, job.record

@@ -19,7 +19,7 @@ have been scaled, or created.
 """
 _SHORTEST_PAUSE: Final = 2.0
 NO_MORE_SECONDS: Final = 60.0
-"""A gang that no pod has joined for so long may never be complete, and says so."""
+"""A gang that no pod has joined for this long may never be complete, and says so."""
 _SINGLY: Final = "To have them served one by one, create them anew with the annotation gang: none"
 
 
@@ -35,7 +35,7 @@ def wait_for_object(
     )
     tell = (Tell(pod, Reason.GANG_INCOMPLETE, message) for pod in pods)
     read_at = absent_since if gang.read_at is None else gang.read_at
-    # The pauses double: 2 s, 4 s, 8 s, ... So many gangs cost few requests.
+    # The pauses double: 2 s, 4 s, 8 s, ... So even many gangs cost few requests.
     pause = min(max(read_at - absent_since, _SHORTEST_PAUSE), REREAD_SECONDS)
     return (*tell, *read_when(read_at + pause, now))
 
@@ -46,7 +46,7 @@ def read_when(due: float, now: float) -> tuple[Action, ...]:
 
 
 def untold_until(*, came_at: float | None, grew_at: float | None) -> float:
-    """Until when nothing is told about missing pods. `came_at` is when the first pod of the gang
+    """Until when nothing is said about missing pods. `came_at` is when the first pod of the gang
     came, and `grew_at` when the last one did. Most gangs are complete a moment later: each pod
     would get a condition that is already wrong, and the job would have to wait for these writes.
     """

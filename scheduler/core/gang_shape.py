@@ -102,7 +102,7 @@ def _shape(member: Membership, group: GroupObject) -> GangShape | NoGang:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The template of so many pods, whose ranks follow each other. `field` is where it stands in
+    """The template of this many pods, whose ranks follow each other. `field` is where it stands in
     the object, and `data` its JSON; empty if there is none.
     """
 

@@ -1,4 +1,4 @@
-"""How the two kinds of PodGroup say what `group_told.py` has to say, and who else writes it. Pure.
+"""How the two kinds of PodGroup say what `group_said.py` has to say, and who else writes it. Pure.
 
 Kubernetes' own (k8s.io/api v0.36.3, scheduling/v1alpha2) has the condition PodGroupScheduled, which
 kube-scheduler writes for the pods that name it (schedule_one_podgroup.go of v1.36.3): False with
@@ -17,7 +17,7 @@ from typing import Final
 
 from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_objects import GroupCondition, PluginsPodGroup, PodGroup
-from scheduler.core.group_told import GroupStanding, GroupWord
+from scheduler.core.group_said import GroupStanding, GroupWord
 
 FIELD_MANAGER: Final = "slurm-pod-scheduler"
 """Under this name the API server notes what we write."""

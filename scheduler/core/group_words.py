@@ -1,7 +1,7 @@
 """What is to be said on the PodGroup of a gang, beside what its pods say. Pure.
 
 The words follow from the facts of a pass, not from what it does: that pods are bound is said when
-they are. How often: `group_told.py`.
+they are. How often: `group_said.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.core.actions import (
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, PodStage, Tracked, UnitFacts
-from scheduler.core.group_told import GroupStanding, GroupTold, GroupWord
+from scheduler.core.group_said import GroupSaid, GroupStanding, GroupWord
 
 # No watch wakes a gang when its containers have started, because nothing else depends on that.
 _LOOK_SECONDS: Final = 15.0
@@ -34,22 +34,22 @@ def with_group_word(
     """These actions, and what is said on the gang's PodGroup. It comes last, so that it holds
     nothing up, but while the gang is still known.
     """
-    told = gang.told
-    if told is None or told.others:
+    said = gang.said
+    if said is None or said.others:
         return actions
     if gang.unread and _runs_in_own_job(facts):
         return (*actions, ReadGang())  # a former process may have ended before it said so
-    word = _word(facts, gang, actions, by_phase=told.by_phase)
+    word = _word(facts, gang, actions, by_phase=said.by_phase)
     if word is None:
         return actions
-    due = told.due(word)
+    due = said.due(word)
     if due is None:
-        return (*actions, *_until_it_runs(told, word))
+        return (*actions, *_until_it_runs(said, word))
     if Forget() in actions:
         return (TellGroup(word), *actions)
     if now < due:
         return (*actions, Again(due - now))
-    return (*actions, TellGroup(word), *_until_it_runs(told, word))
+    return (*actions, TellGroup(word), *_until_it_runs(said, word))
 
 
 def _runs_in_own_job(facts: UnitFacts) -> bool:
@@ -57,8 +57,8 @@ def _runs_in_own_job(facts: UnitFacts) -> bool:
     return facts.any_runs and record is not None and facts.owns(record)
 
 
-def _until_it_runs(told: GroupTold, word: GroupWord) -> tuple[Action, ...]:
-    placed = told.by_phase and word.standing is GroupStanding.PLACED
+def _until_it_runs(said: GroupSaid, word: GroupWord) -> tuple[Action, ...]:
+    placed = said.by_phase and word.standing is GroupStanding.PLACED
     return (Again(_LOOK_SECONDS),) if placed else ()
 
 

@@ -19,12 +19,12 @@ SLOW_LOOK_SECONDS: Final = 300.0
 # An accepted cancel without visible effect is repeated after this time, because a slurmctld that
 # crashes forgets it.
 CANCEL_AGAIN_SECONDS: Final = 10.0
-# Nothing is told about a new job for so long: most pods are bound by then, and the Binding carries
-# the same annotations.
+# Nothing is written about a new job for this long: most pods are bound by then, and the Binding
+# carries the same annotations.
 UNTOLD_SECONDS: Final = 1.5
 # Slurm's answer shows that a job waits if it was asked this long after the submit.
 SHOWN_AFTER_SECONDS: Final = 1.0
-# If Slurm has not said by then whether the job still waits, the pod is told nevertheless.
+# If Slurm has not said by then whether the job still waits, the pod shows the job nevertheless.
 LONGEST_UNTOLD_SECONDS: Final = 5.0
 # How soon an unconfirmed or unfinished matter is looked at again.
 SOON_SECONDS: Final = 1.0

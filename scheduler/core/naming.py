@@ -50,7 +50,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class TagPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One component of a heterogeneous job: so many slots of one size, whose digest is `kind`
+    """One component of a heterogeneous job: this many slots of one size, whose digest is `kind`
     (`core.shapes`), `per_node` on each of its nodes, or PACKED.
     """
 

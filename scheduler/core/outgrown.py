@@ -66,7 +66,7 @@ def grown_pods(record: TaggedJob, pods: Iterable[PodFacts]) -> Iterator[tuple[Po
 
 
 def _more_memory(job: Job, memory_mib: int, *, pods: int, job_id: int) -> list[str]:
-    """What each of so many pods requests beyond the memory that the job, or component, holds."""
+    """What each of this many pods requests beyond the memory that the job, or component, holds."""
     held = amounts_of(job.tres_allocated).get(MEMORY)
     if held is None or memory_mib * pods <= held * _ROUNDING:
         return []

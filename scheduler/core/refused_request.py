@@ -22,7 +22,7 @@ class Pauses(NamedTuple):
     longest: float
 
     def after(self, count: int) -> float:
-        """The pause after so many refusals in a row."""
+        """The pause after this many refusals in a row."""
         return doubled(self.first, count - 1, longest_seconds=self.longest)
 
 

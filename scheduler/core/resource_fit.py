@@ -22,7 +22,7 @@ def short_of(
     pods: int,
     more: int = 1,
 ) -> str | None:
-    """The first resource that the Node lacks for so many `more` pods with these requests; None if
+    """The first resource that the Node lacks for this many `more` pods with these requests; None if
     everything fits. `there` is its allocatable; `used` and `pods` are sums over the pods on it.
     """
     if pods + more > there.get(PODS, 0):
@@ -74,9 +74,9 @@ def shortage(
     leaving: int = 0,
     pods: int = 1,
 ) -> str:
-    """What is missing for so many `pods`, each of which has `asked`, as the rest of a sentence that
-    begins with the Node's name. Of the amount in use, `foreign` is requested by other schedulers'
-    pods, and `leaving` by pods that are being deleted.
+    """What is missing for this many `pods`, each of which has `asked`, as the rest of a sentence
+    that begins with the Node's name. Of the amount in use, `foreign` is requested by other
+    schedulers' pods, and `leaving` by pods that are being deleted.
     """
     total, what = _amount_text(name, has), _label(name)
     who = "the pod requests" if pods == 1 else f"{pods} pods of the gang request"

@@ -35,7 +35,7 @@ class Sitter:
 
 
 def slots_of(rooms: Mapping[str, int]) -> tuple[str, ...]:
-    """The node of each slot, if each node, in Slurm's order, has room for so many pods."""
+    """The node of each slot, if each node, in Slurm's order, has room for this many pods."""
     return tuple(node for node, room in rooms.items() for _ in range(room))
 
 

@@ -51,7 +51,7 @@ class Forerunner:
 
 
 def pause_seconds(times: int) -> float:
-    """How long the next pod waits after so many early ends in a row."""
+    """How long the next pod waits after this many early ends in a row."""
     if times < 2:
         return 0.0
     return doubled(_FIRST_SECONDS, times - 2, longest_seconds=_LONGEST_SECONDS)

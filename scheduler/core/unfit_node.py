@@ -1,5 +1,5 @@
 """The Node of an allocation does not suit its pod, as when it is cordoned: how long the scheduler
-waits, and what the pod is told.
+waits, and what the pod shows.
 
 Whether a Node suits, and whether that may pass: `node_suitability.py`. The minute itself is
 UNFIT_SECONDS in `intervals.py`. When it is over, the job is given back by `waiting.py` (`_unfit`);

@@ -1,4 +1,4 @@
-"""Pods that cannot be served: what they are told, and what the others of their gang are told.
+"""Pods that cannot be served: what they show, and what the others of their gang show.
 
 If such a pod comes to a gang that runs, it gets none of its slots. What is wrong with it is known
 only after it has been read, and so is what it asks for: it may ask for more than its slot has. The
@@ -24,7 +24,7 @@ def rejections(
     others: Callable[[GangFacts], str],
 ) -> tuple[Action, ...]:
     """Tell the culprit of the gang its problems, and the others what `others` makes of the gang. If
-    no pod is the culprit, all are told the problems.
+    no pod is the culprit, all show the problems.
     """
     gang = facts.gang
     if gang is None or not gang.culprit:
@@ -38,7 +38,7 @@ def rejections(
 
 def refusals(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
     """Tell these pods why they get no slot. Only the problems of one of them, the culprit, are
-    known (`facts.request`); nothing is told if there are none.
+    known (`facts.request`); nothing is written if there are none.
     """
     if not isinstance(facts.request, tuple):
         return ()

@@ -1,4 +1,4 @@
-"""When a waiting pod is told about its new job: not before it is clear that the job really waits.
+"""When a new job is shown on the pod that waits for it: not before it is clear that the job waits.
 
 Most jobs start at once. For these, a condition, an annotation and an Event would be written that
 are overtaken a moment later, and a burst of pods would cost twice the requests. If the process ends
@@ -19,9 +19,10 @@ from scheduler.core.intervals import (
 
 
 def told_at(*, submitted_at: float, asked_at: float, runs: bool) -> float:
-    """When the pod is told, if it is not bound before. `asked_at` is when the last request was sent
-    whose answer showed the job's state, and `runs` whether it runs by now. Only a request that came
-    late enough shows that the job waits. So if Slurm is slow, less is told and not more.
+    """When the job is shown, if the pod is not bound before. `asked_at` is when the last request
+    was sent whose answer showed the job's state, and `runs` whether it runs by now. Only a request
+    that came late enough shows that the job waits. So if Slurm is slow, less is written and not
+    more.
     """
     waits = not runs and asked_at - submitted_at >= SHOWN_AFTER_SECONDS
     return submitted_at + (UNTOLD_SECONDS if waits else LONGEST_UNTOLD_SECONDS)
@@ -46,7 +47,7 @@ def first_words(
 
 
 def recorded(facts: UnitFacts, job_id: int, now: float) -> tuple[Action, ...]:
-    """Record the job on its pod if it is time for that, and nothing that is told writes its id."""
+    """Record the job on its pod if it is time for that, and nothing else writes its id."""
     due = facts.tell_at is not None and now >= facts.tell_at and facts.unrecorded
     return (Record(job_id),) if due else ()
 

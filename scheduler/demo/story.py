@@ -78,7 +78,7 @@ async def _preempt(stage: Stage, alice: SlurmClient) -> int:
     )
     native = (await alice.submit(_native_job())).job_id
     await stage.until(
-        "alice's job runs and a trainer pod is told of its preemption",
+        "alice's job runs and a trainer pod shows its preemption",
         lambda: _is_running(stage, native) and "Preempted" in stage.disruptions,
         seconds=_STEP_SECONDS,
     )

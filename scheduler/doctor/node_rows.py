@@ -19,7 +19,7 @@ _GPU: Final = "gpu"
 # A node with one of these gets no job.
 _CLOSED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE", "ERROR", "UNKNOWN"})
 _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
-# The API server sets these by what stands in other fields, which are told in words.
+# The API server sets these by what stands in other fields, which are shown in words.
 _KNOWN_TAINTS: Final = "node.kubernetes.io/"
 _NOBODY: Final = NodePods(0, {})
 

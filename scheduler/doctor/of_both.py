@@ -15,7 +15,7 @@ from slurmapi import SlurmNode
 
 _MAPPING: Final = "docs/nodes.md#which-node-is-it"
 _BESIDE: Final = "docs/nodes.md#beside-other-pods"
-# Both clocks are told in whole seconds, and answers take their time.
+# Both clocks are read in whole seconds, and answers take their time.
 MOST_SECONDS_OFF: Final = 5.0
 _MILLI: Final = 1000
 _MIB: Final = 2**20
@@ -90,11 +90,11 @@ def capacity(facts: Facts) -> Iterator[CheckResult]:
     pairs = list(_with_nodes(_pairs(facts)))
     for pair, node in pairs:
         for it in _amounts(pair.slurm, node.facts.allocatable, resources):
-            told = f"{pair.slurm.name} ({it.slurm} in Slurm, {it.node} on its Node)"
+            text = f"{pair.slurm.name} ({it.slurm} in Slurm, {it.node} on its Node)"
             if it.slurm > it.node:
-                large.setdefault(it.name, []).append(told)
+                large.setdefault(it.name, []).append(text)
             elif it.slurm < it.node and it.name in resources:
-                unused.setdefault(it.name, []).append(told)
+                unused.setdefault(it.name, []).append(text)
     for name, nodes in large.items():
         yield warning(
             f"Slurm counts more {name} than the Nodes give to pods on {len(nodes)} nodes: "

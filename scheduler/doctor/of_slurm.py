@@ -115,17 +115,17 @@ def nodes(facts: Facts) -> Iterator[CheckResult]:
         yield error("Slurm has no nodes", "docs/prepare-slurm.md#3-nodes")
         return
     out = sorted(it.name for it in facts.slurm.nodes if it.states & _OUT_OF_USE)
-    told = f"{len(facts.slurm.nodes)} nodes"
+    text = f"{len(facts.slurm.nodes)} nodes"
     if len(out) == len(facts.slurm.nodes):
         yield warning(
-            f"{told}, of which none can start a job: {some(out)}", "`sinfo --list-reasons`"
+            f"{text}, of which none can start a job: {some(out)}", "`sinfo --list-reasons`"
         )
     elif out:
         yield note(
-            f"{told}, of which {len(out)} start no job: {some(out)}", "`sinfo --list-reasons`"
+            f"{text}, of which {len(out)} start no job: {some(out)}", "`sinfo --list-reasons`"
         )
     else:
-        yield ok(told)
+        yield ok(text)
 
 
 def _moment(epoch: float) -> str:

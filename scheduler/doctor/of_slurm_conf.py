@@ -119,18 +119,18 @@ def preemption(facts: Facts) -> Iterator[CheckResult]:
     if config is None:
         return
     modes = set(config.preempt_modes) - {"GANG", "WITHIN"}
-    told = f"PreemptType is {config.preempt_type or 'none'}, PreemptMode {', '.join(sorted(modes))}"
+    text = f"PreemptType is {config.preempt_type or 'none'}, PreemptMode {', '.join(sorted(modes))}"
     if not config.preempts:
         yield ok("jobs are not preempted (PreemptType)")
     elif "SUSPEND" in modes and facts.settings.suspend_policy == "keep":
         yield warning(
-            f"{told}, and --suspend-policy=keep: pods run on beside the jobs that suspend theirs",
+            f"{text}, and --suspend-policy=keep: pods run on beside the jobs that suspend theirs",
             "--suspend-policy=evict, or PreemptMode=CANCEL",
         )
     elif "SUSPEND" in modes:
-        yield note(f"{told}: a pod whose job is suspended is deleted", "docs/endings.md")
+        yield note(f"{text}: a pod whose job is suspended is deleted", "docs/endings.md")
     else:
-        yield ok(told)
+        yield ok(text)
 
 
 def guard(facts: Facts) -> Iterator[CheckResult]:

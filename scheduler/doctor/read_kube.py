@@ -191,10 +191,10 @@ class KubeReader:
         return _decode_version(await self._get("/version")).git_version
 
     async def _seconds_off(self) -> float | None:
-        """How far the API server's clock, which is told in whole seconds, is ahead of ours."""
+        """How far the API server's clock, which is sent in whole seconds, is ahead of ours."""
         before = time.time()
-        told = await self._asker.part(self._kube.server_time(timeout=self._longer))
-        return None if told is None else told.timestamp() + 0.5 - (before + time.time()) / 2
+        sent = await self._asker.part(self._kube.server_time(timeout=self._longer))
+        return None if sent is None else sent.timestamp() + 0.5 - (before + time.time()) / 2
 
     async def _rights(self, own: str) -> Mapping[Right, bool]:
         settings = self._settings.model_copy(update={"watch_namespace": self._served})

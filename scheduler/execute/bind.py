@@ -32,7 +32,7 @@ from scheduler.state.units import Placeholder, Unit
 
 log = structlog.get_logger(__name__)
 
-# So many bindings of a gang are under way at once.
+# This many bindings of a gang are under way at once.
 _AT_ONCE: Final = 16
 
 

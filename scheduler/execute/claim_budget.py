@@ -14,7 +14,7 @@ from scheduler.core.budgets import Budgets
 from scheduler.slurm.census import Census
 from scheduler.state.units import Unit
 
-# A burst, then one each so many seconds: the same budget as for submits (`submit_pace.NAMESPACE`).
+# A burst, then one in this many seconds: the same budget as for submits (`submit_pace.NAMESPACE`).
 NAMESPACE: Final = (5000, 0.05)
 # By then, the claims of all pods that existed when this process started have been looked at.
 START_SECONDS: Final = 300.0

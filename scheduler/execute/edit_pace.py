@@ -18,7 +18,7 @@ from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
-# A burst, then one each so many seconds. A person who corrects a pod by hand never meets a limit. A
+# A burst, then one in this many seconds. A person who corrects a pod by hand never meets a limit. A
 # script that edits a thousand pods of one namespace takes some minutes.
 POD: Final = (5, 20.0)
 NAMESPACE: Final = (200, 0.5)

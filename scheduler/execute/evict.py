@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 _AGAIN_SECONDS: Final = 10.0
 # How often the Eviction API is asked again while a budget holds the pod.
 _ASK_SECONDS: Final = 2.0
-# So many pods of a gang are ended at once.
+# This many pods of a gang are ended at once.
 _AT_ONCE: Final = 16
 
 

@@ -16,8 +16,8 @@ from scheduler.core.actions import TellGroup
 from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_objects import PluginsPodGroup, PodGroup
 from scheduler.core.gang_sources import GroupRef
+from scheduler.core.group_said import GroupSaid, GroupWord
 from scheduler.core.group_status import is_written_by_others, new_status
-from scheduler.core.group_told import GroupTold, GroupWord
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import Gone, Patched, Refused
 from scheduler.kube.clip import clipped
@@ -46,7 +46,7 @@ class GroupTeller:
         after how many seconds it is tried again. Raises only KubeFenced.
         """
         gang = unit.gang
-        if gang is None or gang.told is None or gang.member.object is None:
+        if gang is None or gang.said is None or gang.member.object is None:
             return None
         try:
             async with asyncio.timeout(_SECONDS):
@@ -57,13 +57,13 @@ class GroupTeller:
             if isinstance(error, KubeRefused) and error.concerns_this_request:
                 outcome = Refused.of(error)
             else:
-                return self._failed(gang, gang.told, action.word, error)
+                return self._failed(gang, gang.said, action.word, error)
         self._tools.count("tell_group", type(outcome).__name__.lower().strip("_"))
-        gang.told = gang.told.after(action.word, now=self._tools.clock())
+        gang.said = gang.said.after(action.word, now=self._tools.clock())
         if isinstance(outcome, Refused):
             self._warn(unit, gang, outcome)
         elif isinstance(outcome, _WrittenByOthers):
-            gang.told = replace(gang.told, others=True)
+            gang.said = replace(gang.said, others=True)
             log.info(
                 "status of a PodGroup is left to its other writer",
                 namespace=unit.namespace,
@@ -89,13 +89,13 @@ class GroupTeller:
         return await self._tools.kube.patch_group_status(ref, version=version, status=status)
 
     def _failed(
-        self, gang: Gang, told: GroupTold, word: GroupWord, error: KubeError | TimeoutError
+        self, gang: Gang, said: GroupSaid, word: GroupWord, error: KubeError | TimeoutError
     ) -> Result:
         now = self._tools.clock()
-        gang.told = told.failed(word, now=now)
+        gang.said = said.failed(word, now=now)
         self._tools.count("tell_group", getattr(error, "outcome", "interrupted"))
         log.debug("nothing could be said on a PodGroup", group=gang.member.name, error=str(error))
-        return max(0.0, gang.told.until - now) or None
+        return max(0.0, gang.said.until - now) or None
 
     def _warn(self, unit: Unit, gang: Gang, refused: Refused) -> None:
         """Say once for each gang, on one of its pods, that the API server refuses such writes."""

@@ -44,7 +44,7 @@ _LONGEST_NAME: Final = 63
 # Limits of reads and Events for all pods together. If one controller has many pods, a few of them
 # get the Event.
 _READS_PER_SECOND: Final = 2.0
-# A burst of Events, then one each so many seconds.
+# A burst of Events, then one in this many seconds.
 _EVENTS: Final = (20, 0.5)
 
 

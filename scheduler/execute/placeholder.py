@@ -167,7 +167,7 @@ def component(
 
 
 def _layout(slots: int, per_node: int) -> dict[str, Any]:
-    """So many slots on each node, or a number of tasks for which Slurm finds the nodes."""
+    """This many slots on each node, or a number of tasks for which Slurm finds the nodes."""
     if per_node == PACKED:
         return {"nodes": None, "tasks": slots, "tasks_per_node": 1}
     return {"nodes": -(-slots // per_node), "tasks": None, "tasks_per_node": per_node}

@@ -18,7 +18,7 @@ from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
-# A burst, then one each so many seconds. The burst allows a large array of pods at once. The pace
+# A burst, then one in this many seconds. The burst allows a large array of pods at once. The pace
 # allows 1000 running pods that live 50 s each, and 5000 pods that Slurm refuses again and again
 # (each is tried every 300 s). Other namespaces keep most of what Slurm can do: 118 to 142 jobs a
 # second from submit to bind (measured on two cores that the API server shares).

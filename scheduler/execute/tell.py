@@ -33,13 +33,13 @@ from scheduler.state.units import Unit
 log = structlog.get_logger(__name__)
 
 # An outage concerns all pods at once, and Events about it must leave room for others. A burst, then
-# one each so many seconds.
+# one in this many seconds.
 _OUTAGE_EVENTS: Final = (20, 0.2)
 # Pauses before we repeat a write on a pod that the API server has refused.
 _WRITES: Final = Pauses(5.0, 300.0)
 
 
-# So many pods of a gang are written on at once.
+# This many pods of a gang are written on at once.
 _AT_ONCE: Final = 16
 # The message of one condition has room for this many problems.
 MOST_PROBLEMS: Final = 8
@@ -103,7 +103,7 @@ class Teller:
         return new
 
     def submitted(self, unit: Unit, job_id: int, message: str) -> None:
-        """Have an Event recorded about this new job as soon as anything is told about it."""
+        """Have an Event recorded about this new job as soon as anything is written about it."""
         unit.said.submitted = job_id, message
 
     def announce(self, unit: Unit) -> None:
@@ -240,7 +240,7 @@ class Teller:
     async def _write(self, unit: Unit, pod: Member, reason: Reason, message: str) -> float | None:
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.bindings.unfit_since is None:
-            # `core/waiting.py` releases the allocation some time after the pod was first told that
+            # `core/waiting.py` releases the allocation some time after the pod first showed that
             # its Node does not suit it.
             unit.bindings.unfit_since = now
             self.event(unit, reason, message)

@@ -161,8 +161,8 @@ class GangReader:
             remark = Remark(Reason.NOT_IN_GANG, flaw.why)
             return replace(reading, remarks=(*reading.remarks, remark))
         known = () if isinstance(reading.request, JobRequest) else reading.request
-        told = any((it.field, it.value) == (flaw.field, flaw.value) for it in known)
-        return reading if told else replace(reading, request=(*known, flaw))
+        is_known = any((it.field, it.value) == (flaw.field, flaw.value) for it in known)
+        return reading if is_known else replace(reading, request=(*known, flaw))
 
     def facts(self, gang: Gang, request: JobRequest | object, culprit: str) -> GangFacts:
         """What is known of a gang."""
@@ -189,7 +189,7 @@ class GangReader:
             grew_at=gang.grew_at,
             templates=gang.templates,
             untold_until=untold_until(came_at=gang.came_at, grew_at=gang.grew_at),
-            told=gang.told,
+            said=gang.said,
         )
 
     def _lost_slot(self, request: JobRequest | object) -> tuple[LostSlot, str]:

@@ -50,13 +50,13 @@ class UnitJobs:
 
     @staticmethod
     def tell_at(unit: Unit) -> float | None:
-        """When the pod is told about the job that this process has just submitted for it. None if
-        there is no such job, if the pod names it already, or if the pod is told at once.
+        """When the job that this process has just submitted is shown on the pod. None if there is
+        no such job, if the pod names it already, or if it is shown at once.
         """
         job = unit.job
         if job is None or not job.submitted_at or unit.bindings.nodes or unit.names(job.job_id):
             return None
-        if unit.is_told_at_once:
+        if unit.is_shown_at_once:
             return None
         runs = job.state is not None and job.state.base is BaseState.RUNNING
         if runs and not job.running_since and job.looked_at < job.allocated_at:

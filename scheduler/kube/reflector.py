@@ -61,7 +61,7 @@ LONGEST_SECONDS = 30.0
 HEALTHY_SECONDS = 120.0
 LIST_SECONDS = 60.0
 PAGE_SIZE = 500
-BEHIND_SECONDS = 60.0  # a server that shows an older state for so long was restored from a backup
+BEHIND_SECONDS = 60.0  # a server that shows an older state for this long was restored from a backup
 # If a list lacks an object by mistake, no event repairs it while the object does not change. So the
 # mistake lasts until the next list: this long, plus the rest of the running watch.
 LIST_AGAIN_SECONDS = 600.0

@@ -82,7 +82,7 @@ def _noted(pods: Workload, path: Path, problem: Problem) -> Plan:
 
 
 def _whole_node(data: Any, pods: Workload, places: list[Path]) -> Iterator[Change]:
-    """slurm-bridge gives each pod a whole node, unless it is told otherwise."""
+    """slurm-bridge gives each pod a whole node, unless the pod says otherwise."""
     key, value = bridge.WHOLE_NODE
     names = (bridge.PREFIX + key, PREFIX + key)
     if any(name in mapping_at(data, place) for place in places for name in names):

@@ -20,7 +20,7 @@ class SlurmPartitions:
         """None before the first answer."""
 
     async def renew(self, *, older_than: float) -> None:
-        """Ask Slurm unless the last answer is younger than so many seconds. Raises SlurmError."""
+        """Ask Slurm unless the last answer is younger than this many seconds. Raises SlurmError."""
         if self._clock() - self._listed_at > older_than:
             self.listed = await self._client.partitions()
             self._listed_at = self._clock()

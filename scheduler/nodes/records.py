@@ -98,7 +98,7 @@ class SlurmNodes:
             self._on_change()
 
     async def renew(self, *, older_than: float) -> None:
-        """List all nodes unless the last list is younger than so many seconds, or another one is
+        """List all nodes unless the last list is younger than this many seconds, or another one is
         under way. Raises SlurmError.
         """
         if self._listing.locked() or self._clock() - self.listed_at <= older_than:

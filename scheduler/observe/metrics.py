@@ -42,7 +42,8 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter and histogram, of no use
+        # One more series for each counter and histogram, of no use.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
@@ -470,7 +471,7 @@ class Metrics:
                 self.evictions.labels(reason)
 
     def polls_every(self, seconds: float) -> None:
-        """The job states are asked for again after so many seconds."""
+        """The job states are asked for again after this many seconds."""
         self._poll_interval.set(seconds)
         self._pulse_interval.set(seconds)
 
@@ -491,11 +492,11 @@ class Metrics:
         self._queue_adds.inc()
 
     def waited(self, seconds: float, /) -> None:
-        """A key was handed to a worker, after so many seconds in the queue."""
+        """A key was handed to a worker, after this many seconds in the queue."""
         self._queue_latency.observe(seconds)
 
     def worked(self, seconds: float, /) -> None:
-        """A worker has finished with a key, after so many seconds."""
+        """A worker has finished with a key, after this many seconds."""
         self._queue_work.observe(seconds)
 
     def retried(self) -> None:
@@ -507,7 +508,7 @@ class Metrics:
         self._lists.labels(resource).inc()
 
     def list_ended(self, resource: str, /, *, seconds: float, items: int) -> None:
-        """A list has succeeded, after so many seconds and with so many items."""
+        """A list has succeeded, after this many seconds and with this many items."""
         self._list_seconds.labels(resource).observe(seconds)
         self._list_items.labels(resource).observe(items)
 
@@ -516,7 +517,7 @@ class Metrics:
         self._watches.labels(resource).inc()
 
     def watch_ended(self, resource: str, /, *, seconds: float, events: int) -> None:
-        """A watch has ended, for any reason, after so many seconds and so many events."""
+        """A watch has ended, for any reason, after this many seconds and this many events."""
         self._watch_seconds.labels(resource).observe(seconds)
         self._watch_items.labels(resource).observe(events)
         if seconds < _SHORT_WATCH_SECONDS and not events:

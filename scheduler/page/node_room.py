@@ -16,12 +16,12 @@ from scheduler.nodes.neighbourhood import Load
 from slurmapi import SlurmNode
 
 MOST_TYPES: Final = 16
-"""How many types of GPUs of one node are told."""
+"""How many types of GPUs of one node are shown."""
 _GPU: Final = "gpu"
 _MILLI: Final = 1000
 _MIB: Final = 2**20
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
-# Each is told in other fields of the Node as well.
+# Each stands in other fields of the Node as well.
 _KNOWN_TAINTS: Final = "node.kubernetes.io/"
 # Flags and states of a node that starts no job, in the words of slurmrestd, and what is said of it.
 # RESERVED and MAINTENANCE: measured on 26.05.5 during a reservation without and with MAINT.

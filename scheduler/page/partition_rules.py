@@ -14,7 +14,7 @@ from slurmapi import Partition
 
 _PARTITION: Final = BY_KEY["partition"].field
 _TIME: Final = BY_KEY["timeout"].field
-# What people choose; other fields of a job are told on a pod that asks for them.
+# What people choose; other fields of a job are explained on a pod that asks for them.
 _TOLD: Final = ("account", "qos", "timeout", "priority", "gang")
 _MOST_VALUES: Final = 8
 _MINUTE: Final = 60

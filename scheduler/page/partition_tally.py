@@ -127,7 +127,7 @@ class Tally:
         for taint, count in self.taints.most_common(_MOST_SAID):
             yield f"{count} of {self.nodes} nodes only for pods that tolerate {taint}"
         if self.more_kinds or len(self.kinds) > MOST_KINDS:
-            yield f"there are more kinds of nodes than the {MOST_KINDS} that are told"
+            yield f"there are more kinds of nodes than the {MOST_KINDS} that are shown"
 
 
 def _are(count: int) -> str:

@@ -35,7 +35,7 @@ from slurmapi import Partition, SlurmError
 
 TALLY_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 2.0
-"""For so long Slurm is not asked again, whether it has answered or not."""
+"""For this long Slurm is not asked again, whether it has answered or not."""
 MOST_PARTITIONS: Final = 1000
 MOST_NODES: Final = 20_000
 MOST_MEMBERSHIPS: Final = 200_000
@@ -222,7 +222,7 @@ class PartitionBoard:
         elif not self._shown.fit.readable:
             yield "the scheduler may not read pods of others, so what they take is not considered"
         if depends_on_class(self._shown.rulebook.policy):
-            yield "the policy has rules by PriorityClass: told is what holds for pods without one"
+            yield "the policy has rules by PriorityClass: what is shown holds for pods without one"
         if any(it.flags is None for it in self._counted.partitions[:1]):
             yield "Slurm tells its default partition from 26.05 on only"
         yield from _UNKNOWN

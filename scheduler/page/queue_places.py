@@ -31,7 +31,7 @@ class QueuePlaces:
         self._clock = clock
         self._busy = asyncio.Lock()
         self._fresh_until = float("-inf")
-        self._told: list[tuple[str, QueuePlace]] = []
+        self._places: list[tuple[str, QueuePlace]] = []
         self.ranked = 0
         """How many times the jobs were put in order."""
 
@@ -47,7 +47,7 @@ class QueuePlaces:
             return _encode(await self._made(namespace, after, turns))
 
     async def _rank(self, turns: ShortTurns) -> None:
-        """Put the waiting jobs of each partition in order. What is told has a namespace for each
+        """Put the waiting jobs of each partition in order. What is shown has a namespace for each
         place, and is sorted by uid.
         """
         self.ranked += 1
@@ -66,18 +66,18 @@ class QueuePlaces:
         for name, found in jobs.items():
             ranks[name] = {job: place for place, job in enumerate(_in_order(found), 1)}
             await turns.item()
-        told: list[tuple[str, QueuePlace]] = []
+        places: list[tuple[str, QueuePlace]] = []
         for row, job in waiting:
             await turns.item()
             # Where it stands best, if it may start in several partitions.
             for place, name in sorted((ranks[it][job], it) for it in _partitions(row))[:1]:
                 best = QueuePlace(uid=row.uid, partition=name, place=place, of=len(ranks[name]))
-                told.append((row.namespace, best))
-        self._told = sorted(told, key=lambda it: it[1].uid)
+                places.append((row.namespace, best))
+        self._places = sorted(places, key=lambda it: it[1].uid)
 
     async def _made(self, namespace: str, after: str, turns: ShortTurns) -> PlacesTold:
         found: list[QueuePlace] = []
-        for of, place in self._told:
+        for of, place in self._places:
             await turns.item()
             if place.uid > after and namespace in {"", of}:
                 if len(found) == MOST_PLACES:

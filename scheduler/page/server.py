@@ -24,7 +24,7 @@ from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
 from scheduler.page.partitions import NotKnownError, PartitionBoard
 from scheduler.page.queue_places import QueuePlaces
-from scheduler.page.story import ReadsAsUser, told
+from scheduler.page.story import ReadsAsUser, story_of
 from scheduler.page.stream import Streams
 from scheduler.view.connection import ViewError
 from scheduler.view.row import Names
@@ -36,7 +36,7 @@ MOST_STORIES_WAITING: Final = 32
 STORY_SECONDS: Final = 20.0
 MOST_ASKING: Final = 32
 MOST_ASKING_OF_A_USER: Final = 4
-"""How many may wait at a time to be told of partitions or places; the answers are made one by
+"""How many may wait at a time for an answer about partitions or places; the answers are made one by
 one.
 """
 ANSWER_SECONDS: Final = 20.0
@@ -239,7 +239,7 @@ class PageServer:
     async def _told(self, user: User, namespace: str, name: str) -> dict[str, Any]:
         page = self._page
         reader = ReadsAsUser(page.kube, page.access, user)
-        return await told(
+        return await story_of(
             reader,
             page.board,
             namespace=namespace,
@@ -269,7 +269,7 @@ class PageServer:
         if not await page.access.may(user, "list", "pods", namespace=namespace):
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
             raise web.HTTPForbidden(
-                text=f"you may not list pods {where}, so you are not told this of them; name "
+                text=f"you may not list pods {where}, so you are not shown this of them; name "
                 "another namespace, or ask the administrators for that right"
             )
         page.stays(request.protocol)

@@ -61,7 +61,7 @@ class ReadsAsUser:
         )
 
 
-async def told(
+async def story_of(
     reader: ReadsAsUser, board: Board, *, namespace: str, name: str, names: Names, scheduler: str
 ) -> dict[str, Any]:
     """The story as an object. Raises ViewError and KubeError; NotFound for a pod of another

@@ -8,7 +8,7 @@ from typing import Final
 
 TURN_SECONDS: Final = 0.003
 REST_SECONDS: Final = 0.006
-"""So long work takes a third of the loop's time at most."""
+"""So work that takes long gets a third of the loop's time at most."""
 _ITEMS: Final = 16
 """The most that is done without a look at the clock; an item takes 0.1 ms at most (measured)."""
 

@@ -66,7 +66,7 @@ class Rulebook:
         return not self._reads_labels or self._namespaces.by_name(namespace) is not None
 
     def knows_gangs(self, namespace: str) -> bool:
-        """Whether it can be told yet what the rules say of the gangs of pods there."""
+        """Whether it is known yet what the rules say of the gangs of pods there."""
         return not self._is_about_gangs or self.knows(namespace)
 
     def edition(self, namespace: str) -> Hashable:

@@ -153,7 +153,7 @@ class Rule:
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """The rules about one kind of pods, combined: for each field, the first rule that says
-    something about it. So many rules cost a pod no more than one.
+    something about it. So a pod costs no more with many rules than with one.
     """
 
     defaults: Mapping[str, tuple[Rule, Value]]

@@ -68,7 +68,7 @@ def gang_annotations(
     ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence[str]
 ) -> Mapping[str, str]:
     """The pod's annotations as the rules leave those about its gang. What is refused or replaced is
-    told with the rest (`judged`).
+    reported with the rest (`judged`).
     """
     if OF_GANG.isdisjoint(ruling.forced) and OF_GANG.isdisjoint(ruling.defaults):
         return annotations

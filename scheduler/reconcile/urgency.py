@@ -1,5 +1,5 @@
-"""Which units come first: endings and binds, then jobs to be cancelled, then pods that nobody has
-told about their job, then new pods, and last the units that only need another message (I15).
+"""Which units come first: endings and binds, then jobs to be cancelled, then pods that do
+not show their job yet, then new pods, and last the units that only need another message (I15).
 
 Without the first words before the new pods, thousands of slow submits would keep every pod
 untold. A pass that comes too early for them costs no request.

@@ -79,12 +79,12 @@ class UnitCounts:
         partitions: Counter[tuple[str, str, str]] = Counter()
         left: set[tuple[str, int]] = set()
         for number, unit in enumerate(self._units, 1):
-            told, partition = standing(unit), partition_of(unit)
+            labels, partition = standing(unit), partition_of(unit)
             count = len(unit.pods) or 1  # a gang that has only its job left counts, too
-            units[unit.namespace, *told] += 1
-            pods[unit.namespace, *told] += count
-            partitions[partition, *told] += count
-            self._places.add(unit, partition=partition, state=told[0])
+            units[unit.namespace, *labels] += 1
+            pods[unit.namespace, *labels] += count
+            partitions[partition, *labels] += count
+            self._places.add(unit, partition=partition, state=labels[0])
             left |= self._left_by(unit)
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)

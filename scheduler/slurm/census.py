@@ -49,7 +49,7 @@ from slurmapi import (
 log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 4
-# After so many ids other tasks run; they take less than 10 ms.
+# After this many ids other tasks run; they take less than 10 ms.
 _SCANNED_AT_ONCE: Final = 1000
 _PERIOD_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 2.0
@@ -60,7 +60,7 @@ _SHORTEST_SECONDS: Final = 1.0
 _REST_FACTOR: Final = 4.0
 # An upper bound for the difference between Slurm's clock and the API server's.
 _SKEW_SECONDS: Final = 600.0
-# After so many looks we check which units need not wait for the census any longer.
+# After this many looks we check which units need not wait for the census any longer.
 _SETTLE_EVERY: Final = 100
 # After a crash slurmctld has forgotten the jobs since it last saved its state, and reuses their ids
 # (measured). So this many of the newest foreign ids are looked at again.

@@ -22,7 +22,7 @@ from slurmapi import Job
 _AT_ONCE: Final = 4
 # A start looks at this many of the newest ended jobs at most, which takes some 15 s.
 _MOST_LOOKS: Final = 5000
-# After so many looks we check whether any pod still needs them.
+# After this many looks we check whether any pod still needs them.
 _ASK_EVERY: Final = 100
 # An upper bound for the difference between Slurm's clock and the API server's.
 _SKEW_SECONDS: Final = 600.0

@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 async def read_job(client: SlurmClient, job_id: int) -> TaggedJob:
-    """The job's record with its owner tag, decoded here and nowhere else; raises as
+    """The job's record with its owner tag, which is decoded when a record arrives; raises as
     `SlurmClient.job` does. It does not say how many pods each node of a packed gang has.
     """
     return TaggedJob.of(await client.job(job_id))

@@ -8,7 +8,7 @@ _SAVED_SECONDS: Final = 4.0
 
 
 class LookAllowance:
-    """A budget of so many looks a second. Unused looks are saved for a few seconds only."""
+    """A budget of this many looks a second. Unused looks are saved for a few seconds only."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second

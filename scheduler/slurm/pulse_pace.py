@@ -20,16 +20,16 @@ from scheduler.state.units import Placeholder, Units
 from slurmapi import BaseState
 
 CHUNK: Final = 1000
-"""For so many jobs one request is sent."""
+"""For this many jobs one request is sent."""
 
 REQUESTS_PER_SECOND: Final = 8.0
 SAVED_REQUESTS: Final = 40
-"""So many requests that were not made may be made later, for quick pulses."""
+"""This many requests that were not made may be made later, for quick pulses."""
 
-# Of the saved requests so many are kept for jobs that Slurm has allocated. Everybody can create
+# Of the saved requests this many are kept for jobs that Slurm has allocated. Everybody can create
 # pods and so have young jobs, but not let Slurm start them.
 _KEPT_FOR_STARTS: Final = 20
-# Above so many jobs an idle pulse comes more rarely, and none comes quickly, because each costs
+# Above this many jobs an idle pulse comes more rarely, and none comes quickly, because each costs
 # Slurm more.
 _FEW_JOBS: Final = 250
 _IDLE_SECONDS_OF_MANY: Final = 2.0
@@ -39,7 +39,7 @@ _REST_FACTOR: Final = 2.0
 _QUICK_REST_FACTOR: Final = 4.0
 _LONGEST_SECONDS: Final = 30.0
 # If Slurm has room for a job, it starts it within this time after the submit: batch_sched_delay is
-# 3 s by default. The pulse comes so many times as often until then.
+# 3 s by default. The pulse comes this many times as often until then.
 YOUNG_SECONDS: Final = 4.0
 _OFTEN_WHILE_YOUNG: Final = 4
 # A job is CONFIGURING until PrologSlurmctld returns, mostly 17 to 43 ms after it has asked us
@@ -79,13 +79,13 @@ class PulsePace:
         self._saved_at = -math.inf
 
     def spend(self, requests: int = 1) -> None:
-        """Note that Slurm is asked now, by so many requests."""
+        """Note that Slurm is asked now, by this many requests."""
         self._saved = max(self._savings() - requests, 0.0)
         self._saved_at = self._clock()
 
     def seconds(self, took: float, *, failures: int, hurry: PulseHurry) -> float:
-        """The time from the end of a pulse, which took so long, to the next. `failures` is how many
-        in a row have failed; after a failure nothing makes it come sooner.
+        """The time from the end of a pulse, which `took` some seconds, to the next. `failures` is
+        how many in a row have failed; after a failure nothing makes it come sooner.
         """
         if failures:
             return doubled(self._idle, min(failures, 8), longest_seconds=_LONGEST_SECONDS)

@@ -22,8 +22,8 @@ class Asked:
     None before that.
     """
     may_pack: bool = True
-    """Whether Slurm may choose how many of its pods each node gets. It may not if it has told more
-    than there are.
+    """Whether Slurm may choose how many of its pods each node gets. It may not if it has reported
+    more than there are.
     """
     exclusions: Exclusions = field(default_factory=Exclusions)
     """The nodes that its jobs must avoid."""

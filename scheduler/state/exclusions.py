@@ -13,7 +13,7 @@ from scheduler.core.backoff import doubled
 
 _FIRST_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 3600.0
-# A unit that fails on so many nodes has another problem; it may then get the oldest ones again.
+# A unit that fails on this many nodes has another problem; it may then get the oldest ones again.
 _MOST: Final = 64
 
 

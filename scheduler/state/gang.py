@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from annotations import Problem
 from scheduler.core.gang_shape import GangShape
 from scheduler.core.gang_sources import TOLD_BY_PHASE, Membership
-from scheduler.core.group_told import GroupTold
+from scheduler.core.group_said import GroupSaid
 from scheduler.core.shapes import Expected
 
 
@@ -34,12 +34,12 @@ class Gang:
     most_pods: int = 0
     """How many pods it had at most, and since when (`grew_at`)."""
     grew_at: float | None = None
-    told: GroupTold | None = field(init=False)
+    said: GroupSaid | None = field(init=False)
     """What was said on its PodGroup; None if it has none."""
 
     def __post_init__(self) -> None:
         by_phase = TOLD_BY_PHASE.get(self.member.source)
-        self.told = None if by_phase is None else GroupTold(by_phase=by_phase)
+        self.said = None if by_phase is None else GroupSaid(by_phase=by_phase)
 
     def follow(self, *, lives: bool, pods: int, now: float) -> None:
         """Note whether any of its pods can run now, or may be started, and how many there are."""

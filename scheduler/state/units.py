@@ -161,7 +161,7 @@ class Placeholder:
         return (former.start_time, former.nodes) != (record.start_time, record.nodes)
 
     def lost_within(self, seconds: float) -> bool:
-        """Whether Slurm no longer knew it within so many seconds after it was last alive."""
+        """Whether Slurm no longer knew it within this many seconds after it was last alive."""
         if self.missed_at is None or self.lived_at is None:
             return False
         return self.missed_at - self.lived_at < seconds
@@ -254,8 +254,8 @@ class Unit:
         return next(filter(None, reasons), "")
 
     @property
-    def is_told_at_once(self) -> bool:
-        """Whether its pods are told about a new job at once: one shows a condition from before the
+    def is_shown_at_once(self) -> bool:
+        """Whether a new job is shown on its pods at once: one shows a condition from before the
         job, which is no longer true, or an earlier submit was refused, or an earlier job lost.
         """
         return bool(self.reason) or self.refusals.submit.count > 0

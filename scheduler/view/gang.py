@@ -124,13 +124,13 @@ def _awaited(pod: Pod, candidates: tuple[Membership, ...]) -> InGang | None:
     condition = pod.condition("PodScheduled")
     if condition is None or condition.reason != Reason.GANG_INCOMPLETE or pod.spec.node_name:
         return None
-    told = _INCOMPLETE.match(condition.message)
-    member = next((it for it in candidates if told and it.name == told["name"]), None)
-    if told is None or member is None:
+    words = _INCOMPLETE.match(condition.message)
+    member = next((it for it in candidates if words and it.name == words["name"]), None)
+    if words is None or member is None:
         return None
     found = _in(member, pod)
-    size = found.size if told["size"] is None else int(told["size"])
-    return replace(found, size=size, missing=told["missing"] or "")
+    size = found.size if words["size"] is None else int(words["size"])
+    return replace(found, size=size, missing=words["missing"] or "")
 
 
 def _in(member: Membership, pod: Pod) -> InGang:

@@ -16,7 +16,7 @@ from scheduler.view.table import UNKNOWN
 
 
 def gang_lines(company: Company) -> Iterator[tuple[str, str]]:
-    """What is told, and its value."""
+    """What is shown, and its value."""
     gang = company.gang
     yield "name", gang.name or f"{UNKNOWN} (key {gang.short_key})"
     yield "rank and size", f"{_or_unknown(gang.rank)} of {_or_unknown(gang.size)}"

@@ -38,8 +38,8 @@ def history(seen: Sighting) -> tuple[Moment, ...]:
     """
     found = [_of_event(it) for it in seen.events]
     if seen.pod is not None:
-        told = any(it.what == Reason.SCHEDULED for it in found)
-        found += [*_beginning(seen.pod, seen, told=told), *_ending(seen.pod, seen)]
+        has_event = any(it.what == Reason.SCHEDULED for it in found)
+        found += [*_beginning(seen.pod, seen, has_event=has_event), *_ending(seen.pod, seen)]
     return tuple(sorted(found, key=lambda it: (it.at or _BEGINNING, _place(it))))
 
 
@@ -53,12 +53,12 @@ def _of_event(event: Event) -> Moment:
     )
 
 
-def _beginning(pod: Pod, seen: Sighting, *, told: bool) -> Iterator[Moment]:
-    """How the pod came to run. `told` says that an Event tells to which Node it was bound."""
+def _beginning(pod: Pod, seen: Sighting, *, has_event: bool) -> Iterator[Moment]:
+    """How the pod came to run. `has_event` says that an Event tells to which Node it was bound."""
     by = "" if seen.owner is None else f"by {seen.owner.kind} {seen.owner.name}"
     yield Moment(pod.metadata.creation_timestamp, _CREATED, by)
     bound = pod.condition("PodScheduled")
-    if bound is not None and bound.status == "True" and not told:
+    if bound is not None and bound.status == "True" and not has_event:
         yield Moment(bound.last_transition_time, _BOUND, f"to Node {pod.spec.node_name}")
     running = (it.state.running for it in pod.status.container_statuses)
     starts = [it.started_at for it in running if it is not None and it.started_at is not None]

@@ -84,15 +84,15 @@ async def native_jobs(
         cluster=settings.slurm_cluster,
     )
     where = settings.slurm_api_base
-    told = _Told(client)
+    answers = _Answers(client)
     try:
-        with told_if_slow(program, f"jobs from {where}", lambda: len(told.jobs)):
+        with told_if_slow(program, f"jobs from {where}", lambda: len(answers.jobs)):
             async with asyncio.timeout(_SECONDS), client:
                 found = await client.job_states()
                 wanted = _in_turn((it for it, at in found.items() if _state(at) in states), pods)
-                await _ask_about(wanted[:MOST_JOBS], told)
+                await _ask_about(wanted[:MOST_JOBS], answers)
     except TimeoutError:
-        raise ViewError(f"--jobs: {where} has not told the jobs within {_SECONDS:g} s") from None
+        raise ViewError(f"--jobs: {where} has not sent the jobs within {_SECONDS:g} s") from None
     except SlurmError as error:
         causes = SlurmCauses(
             where,
@@ -103,8 +103,8 @@ async def native_jobs(
         cause = causes.of(error)
         text = f"{error}; {_ASK_WITH}" if cause.name.startswith("token_") else cause.text
         raise ViewError(f"--jobs: {text}") from error
-    rows = [row_of(it) for it in told.jobs if TaggedJob.of(it.job).tag is None]
-    left_out = told.unreadable + len(wanted[MOST_JOBS:])
+    rows = [row_of(it) for it in answers.jobs if TaggedJob.of(it.job).tag is None]
+    left_out = answers.unreadable + len(wanted[MOST_JOBS:])
     return NativeJobs(tuple(row for row in rows if row.state in states), left_out)
 
 
@@ -113,7 +113,7 @@ def _in_turn(job_ids: Iterable[int], pods: Iterable[int | None]) -> list[int]:
     return sorted(job_ids, key=lambda it: (it in later, it))
 
 
-class _Told:
+class _Answers:
     """What Slurm lists of some jobs; `unreadable` counts those that it could not tell."""
 
     def __init__(self, client: SlurmClient) -> None:
@@ -133,11 +133,11 @@ class _Told:
                 self.unreadable += 1
 
 
-async def _ask_about(job_ids: Sequence[int], told: _Told) -> None:
+async def _ask_about(job_ids: Sequence[int], answers: _Answers) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for job_id in job_ids:
-                group.create_task(told.ask(job_id), name=f"job {job_id}")
+                group.create_task(answers.ask(job_id), name=f"job {job_id}")
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from annotations.quantity import divide_up
 from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_PARTITION
-from scheduler.core.pending_told import told
+from scheduler.core.pending_words import read_back
 from scheduler.kube.clip import clipped
 from scheduler.kube.demands import requests_of
 from scheduler.kube.wire import ContainerState, Pod, PodCondition
@@ -109,7 +109,7 @@ def row_of(pod: Pod, names: Names) -> Row:
     meta, state, amounts = pod.metadata, state_of(pod), dict(requests_of(pod))
     why = _why(pod, state)
     message = clipped(why.message)
-    slurm = told(message if state is State.PENDING else "")
+    slurm = read_back(message if state is State.PENDING else "")
     asked = {name: _asked(pod, names, name) for name in ("partition", "account", "qos", "priority")}
     return Row(
         uid=meta.uid,

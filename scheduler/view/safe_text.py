@@ -32,7 +32,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text if it fits into so many columns; else its beginning and an ellipsis."""
+    """The text if it fits into this many columns; else its beginning and an ellipsis."""
     if width(text) <= columns:
         return text
     kept, left = "", columns - width(_END)

@@ -1,7 +1,7 @@
 """What the API server shows of one pod: the pod, its Events and its controller.
 
-Whoever calls the command may lack the right to read a part; then the rest is told, and what is
-missing is said. Memory is bounded: at most MOST_EVENTS Events, texts clipped.
+Whoever calls the command may lack the right to read a part; then the rest is shown, and what is
+missing is named. Memory is bounded: at most MOST_EVENTS Events, texts clipped.
 """
 
 from __future__ import annotations

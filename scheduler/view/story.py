@@ -36,7 +36,7 @@ class RuledOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """All that is told. `row` is None for a pod that is gone. `nodes` are the Slurm nodes of its
+    """All that is shown. `row` is None for a pod that is gone. `nodes` are the Slurm nodes of its
     job, as the pod names them. `end` is why a pod that is gone was ended, if an Event says so.
     `meaning` explains the reason of either; None if no table knows it. `company` is its gang.
     `surroundings` are what the scheduler's page says. `unread` says what else could not be read.
@@ -143,5 +143,5 @@ def _elsewhere(row: Row | None, page: Surroundings = NOTHING_SAID) -> Iterator[s
         yield f"Which CPUs and devices Slurm counts for the job: `scontrol show job -d {row.job}`."
     yield (
         "Which rules of a policy apply: the scheduler. Only a rule that has changed or refused "
-        "something is told on the pod (PolicyApplied, SchedulingFailed)."
+        "something is named on the pod (PolicyApplied, SchedulingFailed)."
     )

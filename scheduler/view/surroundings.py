@@ -38,16 +38,16 @@ async def surroundings(page: PageAddress, row: Row, *, token: str) -> Surroundin
     """What the page says about a pod that waits."""
     try:
         places = await page_client.places(page, token=token, namespace=row.namespace)
-        told = await page_client.partitions(page, token=token, namespace=row.namespace)
+        partitions = await page_client.partitions(page, token=token, namespace=row.namespace)
     except ViewError as error:
         return Surroundings(unread=(str(error),))
-    whys = [it.why for it in (places, told) if isinstance(it, NotAnswered)]
+    whys = [it.why for it in (places, partitions) if isinstance(it, NotAnswered)]
     place = partition = None
     if not isinstance(places, NotAnswered):
         place = next((it for it in places.items if it.uid == row.uid), None)
-    if not isinstance(told, NotAnswered):
+    if not isinstance(partitions, NotAnswered):
         name = row.partition if place is None else place.partition
-        partition = next((it for it in told.items if _is_of(it, name)), None)
+        partition = next((it for it in partitions.items if _is_of(it, name)), None)
     return Surroundings(place, partition, tuple(whys[:1]))
 
 

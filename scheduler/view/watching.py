@@ -71,7 +71,7 @@ async def _at_most(changed: asyncio.Event, seconds: float) -> None:
 
 async def _followed(listing: Listing) -> AsyncGenerator[tuple[Row | None, Row | None]]:
     """Each change, without end. If the server does not answer, it is asked again with growing
-    pauses, and this is told once. Raises KubeError if asking again does not help.
+    pauses, and this is said once. Raises KubeError if asking again does not help.
     """
     pause = 0.0
     while True:

@@ -332,7 +332,7 @@ async def test_answer_is_bounded_whatever_slurm_has(world: World) -> None:
     assert "there are more partitions or nodes than were counted" in answer.notes
     row = answer.items[0]
     assert len(row.kinds) == MOST_KINDS
-    assert "there are more kinds of nodes than the 8 that are told" in row.notes
+    assert "there are more kinds of nodes than the 8 that are shown" in row.notes
     said = [*row.limits, *row.notes]
     assert len(row.limits) <= MOST_SAID
     assert max(len(it.encode()) for it in said) <= LONGEST_TEXT

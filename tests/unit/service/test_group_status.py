@@ -15,7 +15,7 @@ from scheduler.core.gang_objects import (
     Manager,
     PodGroup,
 )
-from scheduler.core.group_told import MOST_TRIES
+from scheduler.core.group_said import MOST_TRIES
 from scheduler.kube.errors import Conflict, Forbidden, Invalid, KubeInterrupted, KubeRefused
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState

@@ -53,7 +53,7 @@ class GroupWord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTold:
+class GroupSaid:
     """What was said of one gang, and when. With `by_phase` the API has a phase, which says no more
     than the standing; otherwise a condition, which is settled when the gang has been placed once.
     """
@@ -95,7 +95,7 @@ class GroupTold:
         same_job = word.job_id == last.job_id
         return same_job and _ORDER.index(word.standing) <= _ORDER.index(last.standing)
 
-    def after(self, word: GroupWord, *, now: float) -> GroupTold:
+    def after(self, word: GroupWord, *, now: float) -> GroupSaid:
         """The word is said, or is not to be tried again."""
         same_job = self.word is not None and self.word.job_id == word.job_id
         said = self.said if same_job else frozenset()
@@ -110,7 +110,7 @@ class GroupTold:
             until=0.0,
         )
 
-    def failed(self, word: GroupWord, *, now: float) -> GroupTold:
+    def failed(self, word: GroupWord, *, now: float) -> GroupSaid:
         """The word could not be said. After MOST_TRIES tries it is given up."""
         tries = self.tries + 1
         if tries >= MOST_TRIES:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.pending_reasons import REASONS, pending_text
-from scheduler.core.pending_told import Told, told
+from scheduler.core.pending_words import PendingWords, read_back
 from tests.unit.core.test_pending import SUBMITTED, pending
 from tests.unit.core.things import JOB
 
@@ -33,7 +33,7 @@ def test_all_that_is_told_is_read_back(
     expected = None if start is None else datetime.fromtimestamp(begin, UTC)
     if start is not None and begin <= SUBMITTED:
         expected = None  # such a forecast is not told
-    assert told(pending_text(JOB, pending(reason, **more))) == Told(
+    assert read_back(pending_text(JOB, pending(reason, **more))) == PendingWords(
         reason, priority, partition, expected
     )
 
@@ -50,12 +50,14 @@ def test_all_that_is_told_is_read_back(
     ],
 )
 def test_other_words_say_nothing(message: str) -> None:
-    assert told(message) == Told()
+    assert read_back(message) == PendingWords()
 
 
 def test_forged_words_are_bounded() -> None:
     long = "x" * 100_000
-    assert told(f"Slurm job 5 is pending: {long}").reason == "x" * 64
+    assert read_back(f"Slurm job 5 is pending: {long}").reason == "x" * 64
     forged = f"Slurm job 5 is pending: R (priority {'9' * 99}, partition {long})"
-    assert told(forged) == Told("R")
-    assert told("Slurm job 5 is pending: R (expected start 2026-06-31 25:61 UTC)") == Told("R")
+    assert read_back(forged) == PendingWords("R")
+    assert read_back(
+        "Slurm job 5 is pending: R (expected start 2026-06-31 25:61 UTC)"
+    ) == PendingWords("R")

@@ -20,7 +20,7 @@ _DETAILS: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PendingWords:
     """What Slurm says of a pending job; empty and None for what the text does not say."""
 
     reason: str = ""
@@ -29,17 +29,17 @@ class Told:
     expected_start: datetime | None = None
 
 
-def told(message: str) -> Told:
+def read_back(message: str) -> PendingWords:
     """What the message of a condition says of a pending job. Any other message says nothing."""
     found = _REASON.match(message)
     if found is None:
-        return Told()
+        return PendingWords()
     # Slurm's description, which stands before the details, may have brackets of its own.
     words = message.partition(". That is: ")[0]
     details = max(_DETAILS.finditer(words), key=lambda it: it.end(), default=None)
     if details is None:
-        return Told(found["reason"])
-    return Told(
+        return PendingWords(found["reason"])
+    return PendingWords(
         found["reason"],
         None if details["priority"] is None else int(details["priority"]),
         details["partition"] or "",

@@ -18,11 +18,11 @@ from scheduler.core.gang_objects import (
     PluginsPodGroupStatus,
     PodGroup,
 )
+from scheduler.core.group_said import MOST_TRIES, GroupSaid, GroupStanding, GroupWord
 from scheduler.core.group_status import FIELD_MANAGER, is_written_by_others, new_status
-from scheduler.core.group_told import MOST_TRIES, GroupStanding, GroupTold, GroupWord
 from scheduler.kube.wire import decoder
 
-PHASE, CONDITION = GroupTold(by_phase=True), GroupTold(by_phase=False)
+PHASE, CONDITION = GroupSaid(by_phase=True), GroupSaid(by_phase=False)
 WAITS, PLACED = GroupWord(GroupStanding.WAITS, 1, "Resources"), GroupWord(GroupStanding.PLACED, 1)
 TIME = "2026-01-02T03:04:05Z"
 META = GroupMeta(name="g", uid="u", resource_version="7", generation=2)
@@ -32,10 +32,10 @@ def word_of(standing: GroupStanding, job_id: int, cause: str) -> GroupWord:
     return GroupWord(standing, job_id, cause)
 
 
-@pytest.mark.parametrize("told", [PHASE, CONDITION])
-def test_first_word_is_due_at_once_and_not_twice(told):
-    assert told.due(WAITS) == 0.0
-    after = told.after(WAITS, now=10.0)
+@pytest.mark.parametrize("said", [PHASE, CONDITION])
+def test_first_word_is_due_at_once_and_not_twice(said):
+    assert said.due(WAITS) == 0.0
+    after = said.after(WAITS, now=10.0)
     assert after.due(WAITS) is None
     assert after.due(replace(WAITS, message="other words")) is None
     assert after.due(PLACED) == 0.0
@@ -44,41 +44,41 @@ def test_first_word_is_due_at_once_and_not_twice(told):
 def test_new_cause_is_said_by_a_condition_alone_and_later_each_time():
     other = replace(WAITS, cause="Priority")
     assert PHASE.after(WAITS, now=10.0).due(other) is None
-    told = CONDITION.after(WAITS, now=100.0)
+    said = CONDITION.after(WAITS, now=100.0)
     pauses = []
     for number in range(12):
         word = (other, WAITS)[number % 2]
-        due = told.due(word)
+        due = said.due(word)
         assert due is not None
-        pauses.append(due - told.at)
-        told = told.after(word, now=due)
+        pauses.append(due - said.at)
+        said = said.after(word, now=due)
     assert pauses[:4] == [10.0, 20.0, 40.0, 80.0]
     assert pauses[-1] == 3600.0
 
 
 def test_condition_that_is_true_is_never_taken_back():
-    told = CONDITION.after(PLACED, now=0.0)
+    said = CONDITION.after(PLACED, now=0.0)
     again = replace(WAITS, job_id=2)
-    assert told.due(again) is None
-    assert told.due(replace(PLACED, job_id=2)) is None
+    assert said.due(again) is None
+    assert said.due(replace(PLACED, job_id=2)) is None
 
 
 def test_phase_goes_forward_in_one_job_and_begins_anew_with_the_next():
-    told = PHASE.after(GroupWord(GroupStanding.RUNS, 1), now=0.0)
-    assert told.due(PLACED) is None
-    assert told.due(replace(PLACED, job_id=2)) == 0.0
-    assert told.due(WAITS) == 0.0
+    said = PHASE.after(GroupWord(GroupStanding.RUNS, 1), now=0.0)
+    assert said.due(PLACED) is None
+    assert said.due(replace(PLACED, job_id=2)) == 0.0
+    assert said.due(WAITS) == 0.0
 
 
 def test_word_that_fails_is_tried_a_few_times():
-    told, now = PHASE, 0.0
+    said, now = PHASE, 0.0
     for _ in range(MOST_TRIES):
-        due = told.due(WAITS)
+        due = said.due(WAITS)
         assert due is not None
         now = max(now, due)
-        told = told.failed(WAITS, now=now)
-    assert told.due(WAITS) is None
-    assert told.due(PLACED) == 0.0
+        said = said.failed(WAITS, now=now)
+    assert said.due(WAITS) is None
+    assert said.due(PLACED) == 0.0
 
 
 @given(
@@ -91,16 +91,16 @@ def test_word_that_fails_is_tried_a_few_times():
 )
 def test_words_of_one_job_are_bounded_whatever_comes(words, by_phase, fails):
     """Each second there is another word to say."""
-    told, requests = GroupTold(by_phase=by_phase), 0
+    said, requests = GroupSaid(by_phase=by_phase), 0
     for second, word in enumerate(words):
-        due = told.due(word)
+        due = said.due(word)
         if due is None or due > second:
             continue
         requests += 1
         if fails:
-            told = told.failed(word, now=float(second))
+            said = said.failed(word, now=float(second))
         else:
-            told = told.after(word, now=float(second))
+            said = said.after(word, now=float(second))
     # 10 + 20 + ... + 160 s fit into 400 s.
     assert requests <= (len(GroupStanding) + 5) * (MOST_TRIES if fails else 1)
 
