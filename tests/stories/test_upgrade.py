@@ -233,7 +233,7 @@ async def _crowd(world: World) -> Crowd:
         if _FEATURE not in (has := await world.slurm.features(node)):
             await world.set_features(node, *has, _FEATURE)
     filler = await world.fill(but=len(free), required_nodes=list(full))
-    # Fewer with 24.11, where each placeholder is a process.
+    # Fewer with 24.11: its two nodes have 128 CPUs, and each placeholder is a process.
     many = world.cluster.name == "live-26.05"
     crowd = Crowd(200, 50, 10, filler) if many else Crowd(40, 12, 8, filler)
     await _create(world, crowd, off={"excluded-nodes": ",".join(full)}, on=",".join(full))
