@@ -67,7 +67,6 @@ class QueueStatistics(NamedTuple):
     """The present state. `unfinished_seconds` is the sum over all keys that are being worked on."""
 
     depth: int
-    delayed: int
     unfinished_seconds: float
     longest_seconds: float
 
@@ -255,7 +254,6 @@ class WorkQueue(Generic[K]):
         running = [now - started for started in self._processing.values()]
         return QueueStatistics(
             depth=len(self._queue),
-            delayed=len(self._delays),
             unfinished_seconds=sum(running),
             longest_seconds=max(running, default=0.0),
         )
@@ -347,9 +345,6 @@ class _Delays(Generic[K]):
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0  # breaks ties, because keys need not be comparable
-
-    def __len__(self) -> int:
-        return len(self._due)
 
     def put(self, key: K, due: float) -> None:
         if self._due.get(key, due + 1.0) <= due:

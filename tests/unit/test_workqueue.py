@@ -218,7 +218,6 @@ async def test_of_several_delays_the_earliest_counts(delays: tuple[float, float]
     start = now()
     for delay in delays:
         queue.add_after("a", delay)
-    assert queue.statistics().delayed == 1
     await queue.get()
     assert now() - start == pytest.approx(5)
     queue.done("a")
@@ -244,7 +243,6 @@ async def test_delay_from_before_a_pass_brings_no_further_pass() -> None:
     await queue.get()
     queue.add_after("a", 20)
     queue.done("a")
-    assert queue.statistics().delayed == 1
     await queue.get()
     assert now() - start == pytest.approx(20)
 
@@ -345,9 +343,8 @@ async def test_statistics_tell_of_work_under_way() -> None:
     await asyncio.sleep(3)
     await queue.get()
     await asyncio.sleep(2)
-    queue.add_after("d", 60)
     statistics = queue.statistics()
-    assert statistics[:3] == (1, 1, 2)
+    assert statistics.depth == 1
     assert statistics.unfinished_seconds == pytest.approx(7)
     assert statistics.longest_seconds == pytest.approx(5)
 
