@@ -281,8 +281,9 @@ class Settings(BaseModel):
         10.0,
         ge=0,
         le=50,
-        description="how many jobs of running pods that have a GraceTime are read in full each "
-        "second, to see a preemption before that is over; of other jobs two at most; 0: none",
+        description="how many jobs of running pods with a GraceTime are read in full each second, "
+        "to see a preemption before that is over; of other running jobs, at most two are read each "
+        "second; 0: none is read",
     )
     workers: int = Field(
         48, ge=1, le=512, description="number of units that are handled at the same time"

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 FIRST: Final = 1
-"""The count after the first such answer: a doubt, because of which nothing is done to pods
-or jobs.
+"""The count after the first such answer. It is only a doubt: nothing is done to pods or jobs
+because of it.
 """
 ENOUGH: Final = 3
 """The count at which the job counts as gone: the first answer and two looks that confirm it."""

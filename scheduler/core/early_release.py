@@ -22,9 +22,9 @@ from scheduler.core.tagged import TaggedJob
 
 
 def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[GiveBack, ...]:
-    """Give back the nodes that no pod needs any more; () if there are none. A node stays unless
-    each of its slots had a pod that has succeeded: one that failed there, or never came, is
-    expected.
+    """Give back the nodes that no pod needs any more; () if there are none. A node is given back
+    only if each of its slots had a pod that has succeeded. If a pod failed there, or never came, a
+    pod is still expected there.
     """
     gang, tag = facts.gang, record.tag
     if gang is None or tag is None or record.batch or now < facts.give_back_at:

@@ -245,8 +245,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Normal",
         "PodScheduled",
         "The pod belongs to a [gang](gangs.md), whose pods share one Slurm job and start "
-        "together. The message says how many of them exist, and for which one the gang waits, or "
-        "that the PodGroup that says how many there are does not exist.",
+        "together. The message says how many of these pods exist and which pod the gang is "
+        "waiting for. If the PodGroup that defines the gang's size does not exist, it says so.",
         "Wait until the controller has created all pods, or create the PodGroup. If the controller "
         "creates fewer pods, correct the size of the gang, or have its pods served one by one: "
         "create them anew with the annotation `gang: none`.",
@@ -257,9 +257,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "The pod belongs to a [gang](gangs.md) that runs, and has no slot: the gang's job has lost "
         "the node, the gang has grown, or the pod asks for other resources than its slot has. "
         "Slurm gives a running job no other node.",
-        "It waits until no other pod of the gang runs; then one job is submitted anew for all. To "
-        "have that now, delete the pods of the gang. With the annotation `gang-lost-slot: "
-        "release`, or `--gang-lost-slot=release`, the scheduler does it.",
+        "The pod waits until no other pod of the gang runs; then one new job is submitted for all "
+        "of them. To get it sooner, delete the pods of the gang. With the annotation "
+        "`gang-lost-slot: release`, or `--gang-lost-slot=release`, the scheduler deletes them.",
     ),
     Reason.WAITS_FOR_GANG: Meaning(
         "Normal",
@@ -336,8 +336,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.ANNOTATIONS_ON_OWNER: Meaning(
         "Warning",
         "",
-        "The pod's controller has annotations that count on pods only, and the pod does not "
-        "have them. It is served without them. The Event is written only if the scheduler may"
+        "The pod's controller has annotations that take effect only on pods, and the pod itself "
+        "lacks them. The pod is served without them. The Event is written only if the scheduler may"
         " read controllers ([rights](annotations.md#annotations-of-a-controller)).",
         "Put them into the template: `spec.template.metadata.annotations`.",
     ),
@@ -423,8 +423,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.KILL_WAIT_WITHHELD: Meaning(
         "Warning",
         "",
-        "On the scheduler's own pod: slurmrestd refuses the path `/conf`, which shows Slurm's"
-        " `KillWait`. For grace periods the value known last counts, at first "
+        "On the scheduler's own pod: slurmrestd refuses the path `/conf`, which shows Slurm's "
+        "`KillWait`. Grace periods are judged by the last known value, at first by "
         "`--slurm-kill-wait`.",
         "Make sure that `--slurm-kill-wait` is what `scontrol show config` says, or allow "
         "requests for that path.",

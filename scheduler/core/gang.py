@@ -203,13 +203,13 @@ def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, .
         return ()
     if gang.has_object and (gang.read_at is None or gang.read_at < gang.quiet_since):
         return (ReadGang(), Again(SOON_SECONDS))
-    # No news wakes it when the pods come that a rolling update makes in their place.
+    # A rolling update may replace these pods. The new ones wake nobody when they come.
     return (Again(min(until - now, LINGER_LOOK_SECONDS)),)
 
 
 def gone_for_good(facts: UnitFacts, now: float) -> tuple[PartWith, ...]:
-    """Forget the pods of a gang that no watch shows and that cannot run any more. The job of a unit
-    without any other pod is cancelled instead, which makes sure of the same.
+    """Forget the pods of a gang that no watch shows and that cannot run any more. If the unit has
+    no other pod, its job is cancelled instead, and the cancel also makes sure that they are gone.
     """
     gone = tuple(it for it in facts.missing if now >= it.lingers_until)
     return (PartWith(gone),) if gone else ()

@@ -57,7 +57,9 @@ _MAKES_ROOM: Final = frozenset({RankHold.LEAVES, RankHold.DONE})
 
 
 def ranks_of(pods: Sequence[Ranked], tag: OwnerTag | None) -> dict[str, int]:
-    """The rank of each pod, by uid. A pod that holds no rank and has none gets one beyond all."""
+    """The rank of each pod, by uid. Pods without a known rank get free ranks, and those of them
+    that hold no rank come last.
+    """
     noted = {} if tag is None else dict(zip(tag.uids, tag.ranks, strict=False))
     ranks = {it.uid: it.own for it in pods if it.own is not None}
     for pod in pods:
@@ -72,10 +74,11 @@ def ranks_of(pods: Sequence[Ranked], tag: OwnerTag | None) -> dict[str, int]:
 
 
 def open_ranks(pods: Iterable[Ranked], tag: OwnerTag | None, *, size: int) -> dict[str, int]:
-    """The rank of each pod of an open gang of this size, by uid; `is_beyond` says which have no
-    part in it. A pod that the job's tag names keeps its rank. One that comes again gets the rank
-    that a pod of its name had, or its own. The others get what is free. But while the gang runs, a
-    pod whose own rank is none of the gang's takes no slot: another is expected there.
+    """The rank of each pod of an open gang of this size, by uid. `is_beyond` finds the pods that
+    have no part in the gang. A pod that the job's tag names keeps its rank. Any other pod gets the
+    rank that the tag gives to a pod of its name, or else its own rank, if that is free. The
+    remaining pods get free ranks. But while the gang runs, a pod whose own rank does not belong to
+    the gang gets no slot, because another pod is expected there.
     """
     pods = sorted(pods, key=_own_order)
     runs = any(it.standing is RankHold.RUNS for it in pods)
@@ -100,8 +103,8 @@ def is_beyond(rank: int, tag: OwnerTag | None, *, size: int) -> bool:
 
 
 class _OpenRanks:
-    """The ranks of an open gang while they are given away; to `strangers` too, that is, to pods
-    whose own rank is none of the gang's.
+    """The ranks of an open gang while they are given to its pods. `strangers` says whether pods
+    whose own rank does not belong to the gang get a rank of the gang too.
     """
 
     def __init__(self, tag: OwnerTag | None, size: int, *, strangers: bool) -> None:
@@ -133,7 +136,9 @@ class _OpenRanks:
         return True
 
     def takes_any(self, pod: Ranked) -> None:
-        """Give the pod a free rank, or that of one that leaves, or one beyond all."""
+        """Give the pod a free rank; if there is none, the rank of a pod that leaves; otherwise a
+        rank beyond all others.
+        """
         fits = self._strangers or pod.own is None or pod.own in self._slots
         free = self._free() if pod.counts and fits else None
         self.take(pod, next(self._beyond) if free is None else free)

@@ -55,7 +55,9 @@ class GangShape:
     minimum: int
     over: bool = False
     open: bool = False
-    """Whether the group may have more pods than those: of a PodGroup, that many are the gang."""
+    """Whether the group may have more than `size` pods. Of a PodGroup, only `size` pods are the
+    gang.
+    """
     blocks: tuple[tuple[int, int], ...] = ()
     """Of a JobSet, for each replicated Job in order: how many Jobs, with how many pods each."""
 
@@ -242,7 +244,8 @@ def _of_pod_group(meta: GroupMeta, least: int, field: str) -> GangShape | NoGang
 
 def _pods(spec: JobSpec) -> int | None:
     """How many pods the Job has at a time; None if it is a work queue, in which pods come one after
-    the other. If fewer pods must succeed than may run at a time, there are only so many.
+    the other. If fewer pods must succeed than may run at a time, the result is the number that must
+    succeed.
     """
     together = 1 if spec.parallelism is None else max(0, spec.parallelism)
     if spec.completions is None or spec.completions == together:

@@ -36,8 +36,9 @@ class Source(StrEnum):
     """A batch Job."""
 
 
-# What says more of the order comes first: the pods of a JobSet have a place in it, those of its
-# PodGroup have none. A batch Job is last, because others make one for a part of their pods.
+# A source that gives more information about the order comes first: a JobSet gives its pods places,
+# and the PodGroup of the same pods does not. A batch Job comes last, because other objects create
+# batch Jobs for a part of their pods.
 ALL_SOURCES: Final = tuple(Source)
 
 OBJECTS: Final[Mapping[Source, tuple[str, str]]] = {
@@ -53,7 +54,9 @@ OPEN_SOURCES: Final = frozenset({Source.POD_GROUP, Source.SCHEDULER_PLUGINS})
 """Their groups may have more pods than start together. The others get jobs of their own."""
 
 TOLD_BY_PHASE: Final = {Source.POD_GROUP: False, Source.SCHEDULER_PLUGINS: True}
-"""On whose objects the scheduler says how the gang stands: by a phase, or by a condition."""
+"""The sources on whose objects the scheduler writes how the gang stands. True if it writes a phase,
+and False if it writes a condition.
+"""
 
 GANG: Final = "gang"
 GANG_SIZE: Final = "gang-size"
@@ -192,7 +195,7 @@ class Membership:
 
     @property
     def by_name(self) -> bool:
-        """Whether the group is known by a name alone, which another one may get after it."""
+        """Whether the group is known only by its name, which a later group may get."""
         return self.object is None or not self.object.uid
 
     @property

@@ -1,10 +1,10 @@
 """What is said on a PodGroup about its gang, and what was said last. Pure.
 
 `group_words.py` decides what there is to say, and `group_status.py` how the API says it. Each word
-costs at most two requests for each of MOST_TRIES tries (`execute/group_status.py`). A word of a
-kind that was not said yet of the gang's job is due at once; any other one after a pause that
-doubles with each. So a gang says at most five words at once for each Slurm job, nine more in the
-first hour, and then one an hour.
+costs at most two requests for each of MOST_TRIES tries (`execute/group_status.py`). The first word
+of each kind about the gang's present job is due at once. Every other word is due after a pause, and
+the pause doubles each time. So for each Slurm job, at most five words are said at once, nine more
+in the first hour, and then one an hour.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from scheduler.core.refused_request import Pauses
 
 MOST_TRIES: Final = 3
-"""So often a word is tried if the API server does not answer as it should."""
+"""How often a word is tried if the API server does not answer as it should."""
 _AGAIN: Final = Pauses(10.0, 3600.0)
 _RETRY: Final = Pauses(5.0, 60.0)
 
@@ -66,7 +66,7 @@ class GroupSaid:
     """How many words were of a kind that was said before, of the same job."""
     at: float = 0.0
     tries: int = 0
-    """How often the next word has failed, and until when it waits for that."""
+    """How often the next word has failed. Before `until` it is not tried again."""
     until: float = 0.0
     others: bool = False
     """Whether somebody else writes the status, so that nothing is said any more."""

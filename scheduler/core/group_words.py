@@ -1,7 +1,7 @@
 """What is to be said on the PodGroup of a gang, beside what its pods say. Pure.
 
-The words follow from the facts of a pass, not from what it does: that pods are bound is said when
-they are. How often: `group_said.py`.
+The words depend on the facts of a pass and not on its actions, so a bind is reported only when the
+pods are bound. How often: `group_said.py`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _WAITS: Final = frozenset({PodStage.WAITING, PodStage.GATED})
 def with_group_word(
     facts: UnitFacts, gang: GangFacts, actions: tuple[Action, ...], now: float
 ) -> tuple[Action, ...]:
-    """These actions, and what is said on the gang's PodGroup. It comes last, so that it holds
-    nothing up, but while the gang is still known.
+    """These actions, and the word for the gang's PodGroup. The word comes last, so that it delays
+    nothing else. But it comes before a Forget, because afterwards the gang is not known any more.
     """
     said = gang.said
     if said is None or said.others:
@@ -91,7 +91,7 @@ def _of_running(facts: UnitFacts, size: int, job_id: int, *, by_phase: bool) -> 
 
 
 def _of_waiting(actions: tuple[Action, ...], job_id: int) -> GroupWord | None:
-    """What the first of its pods says that says anything."""
+    """The message of the first pod for which there is one."""
     for action in actions:
         if isinstance(action, Tell):
             cause = action.cause or action.reason

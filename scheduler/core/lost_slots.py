@@ -20,8 +20,8 @@ _HAD_NODE: Final = RUNS | {PodStage.FINISHED}
 
 
 def ranks_kept(pods: Sequence[PodFacts], record: TaggedJob) -> tuple[int, ...]:
-    """The ranks that have the slots which a heterogeneous job still has, in the order of the slots.
-    A component that has lost nodes takes no slots of another.
+    """The rank of each slot that a heterogeneous job still has, in the order of the slots. A
+    component that has lost nodes takes no slots of another.
     """
     tag = record.tag
     if tag is None:
@@ -37,11 +37,12 @@ def ranks_kept(pods: Sequence[PodFacts], record: TaggedJob) -> tuple[int, ...]:
 def kept_ranks(
     pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str], *, of: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """The ranks that have these slots, in their order: of all in the tag, or `of` one component.
+    """The rank of each of these slots, in the order of the slots. `of` are the ranks of the one
+    component to which the slots belong; without it, all ranks of the tag are considered.
 
-    If the scheduler has given nodes back, the tag says which rank was where. Otherwise nothing says
-    which rank was on a node that the job has lost, but most pods do. If a rank has no pod, those
-    that have one keep their slots first.
+    If the scheduler has given nodes back, the tag names the node of each rank. Otherwise only the
+    pods show which ranks have lost their slots: first those whose pods were on other nodes, then
+    those whose node is not known, beginning with the highest rank.
     """
     if tag.at:
         return tuple(rank for rank, node in zip(tag.ranks, tag.at, strict=True) if node in slots)

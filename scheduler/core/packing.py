@@ -84,10 +84,10 @@ Dealing = Dealt | NoRoom
 def packable(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> bool:
     """Whether Slurm may choose how many of these pods each of `nodes` gets, and has a choice.
 
-    It counts CPUs, and allocates whole cores: a pod must have whole cores, or a node would seem to
-    have room for more pods than it got. It does not know the limit `pods_per_node`, so no node may
-    have room for more. On EXTERNAL nodes slurmctld does not take back the GPUs of a job that it has
-    dealt out by tasks (measured on 26.05.5).
+    Slurm counts CPUs, and allocates whole cores: a pod must have whole cores, or a node would seem
+    to have room for more pods than it got. Slurm does not know the limit `pods_per_node`, so no
+    node may have room for more pods than that. On EXTERNAL nodes slurmctld does not take back the
+    GPUs of a job if it has dealt them out by tasks (measured on 26.05.5).
     """
     rooms = [(room(pod, size), count) for size, count in nodes.items()]
     return (

@@ -117,7 +117,7 @@ def _guard(
 def _follow(
     facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: TaggedJob, now: float
 ) -> tuple[Action, ...]:
-    """The job has places for these pods: its end is theirs."""
+    """The job has slots for these pods, so what happens to the job concerns them."""
     if record.state.ended and not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
     if record.state.ended:
@@ -204,7 +204,7 @@ def _elsewhere(
     if away and now >= facts.lingers_until:
         why = f"Slurm has started job {record.job_id} elsewhere"
         return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
-    # A new job for all would be submitted in place of one that another pod needs (I5).
+    # A new job for all pods would replace this one, which another pod still needs (I5).
     astray = ", ".join(pod.name for pod in bound if pod.node and pod.node not in record.nodes)
     message = (
         f"Slurm job {record.job_id} is kept because another of its pods may run in it, but it does "

@@ -43,9 +43,9 @@ class Seating:
 
 
 def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
-    """The slots of the unit's pods. Or why the allocation cannot be dealt out, which applies to all
-    of them: before any of them runs, each that waits must have a slot. A slot in which a pod may
-    still run that nobody sees is not given to another.
+    """The slots of the unit's pods; or why the allocation cannot be dealt out to any of them.
+    Before any of the pods runs, each waiting pod must have a slot. If a pod that nobody sees may
+    still run in a slot, no other pod gets that slot.
     """
     if any(pod.stage in RUNS and not pod.node for pod in facts.pods):
         return "it is not known which of its nodes the pods that run are on"

@@ -84,7 +84,9 @@ class _Row:
         self.taken: dict[str, int] = {}
 
     def takes_back(self, sitter: Sitter) -> bool:
-        """Give the sitter the former slot of its rank. False if it has none, or not where it is."""
+        """Give the sitter the former slot of its rank. False if the rank had none, or if that slot
+        is taken, does not suit the sitter, or is on another node than the sitter.
+        """
         slot = self._former.get(sitter.rank)
         return slot is not None and self._take(sitter, slot)
 

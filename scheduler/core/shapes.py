@@ -76,7 +76,8 @@ class PodShape:
 
 def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[PodShape, ...]:
     """The seats by size, the one with the lowest rank first. `sizes` are by rank. A pod that is
-    still to come counts as one like the pod of the next lower rank, or else of the next higher one.
+    still to come is taken to be like the pod of the next lower rank, or else like that of the next
+    higher rank.
     """
     found: dict[Size, list[Seat]] = {}
     last = next((sizes[it.rank] for it in seats if it.rank in sizes), None)
@@ -89,8 +90,8 @@ def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[PodShap
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of this many pods, whose ranks follow each other: the size that their template says; None if
-    that is not known, and `why`.
+    """The size that a template gives to this many pods, whose ranks follow each other. `size` is
+    None if it is not known; then `why` is the reason.
     """
 
     pods: int

@@ -1,8 +1,8 @@
 """Pods of a PodGroup beyond those that start together (`minCount`, `minMember`).
 
-That many pods of the group are its gang; `gang_ranks.py` says which. The others wait until the
-gang runs. Then each is served alone, with a job of its own, and stays so to its end, whatever
-becomes of the gang. Before that it may still take the place of a pod that goes.
+That many pods of the group are its gang; `gang_ranks.py` says which. The others wait until the gang
+runs. Then each of them gets a job of its own and is served alone to its end, whatever becomes of
+the gang. Until then it may still take the place of a pod that leaves the gang.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What follows is a setting (`gang-lost-slot`), or an annotation of the pods that cannot be bound.
 With `wait` the pod waits and says why. With `release` all pods of the gang end, and one job is
 submitted anew when their controllers have created them again. Nothing is released before the cause
-has lasted for a minute, unless it is for ever.
+has lasted for a minute, unless the cause can never go away.
 """
 
 from __future__ import annotations

@@ -186,8 +186,8 @@ class Binder:
 
     def _note_bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target
-        # If the job has no end, none was written, so an annotation that the pod was created with
-        # must still be removed.
+        # If the job has no end, this bind wrote none. So an annotation that the pod was created
+        # with must still be removed.
         said = unit.pod(action.pod.uid).said
         said.recorded, said.ends_at = action.job_id, action.ends_at or None
         unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None

@@ -139,9 +139,9 @@ class Release:
                 raise KubeInterrupted("the pod exists, although the list lacks it")
 
     async def _settle_bindings(self, unit: Unit) -> None:
-        """Find out whether bindings took effect that were sent but never answered, and that no
-        watch has shown. Only the API server knows whether the pod runs on the node that is about to
-        be released. Raises KubeInterrupted if it does.
+        """Find out whether bindings that were never answered, and that no watch has shown, took
+        effect nevertheless. Only the API server knows whether the pod runs on the node that is
+        about to be released. Raises KubeInterrupted if it does.
         """
         for member in unit.pods:
             if member.uid not in self._units.binding:

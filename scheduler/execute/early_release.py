@@ -1,4 +1,5 @@
-"""Gives nodes of a running job back, whose pods have all succeeded. Which: `core/early_release.py`.
+"""Gives back the nodes of a running job on which all pods have succeeded. Which nodes:
+`core/early_release.py`.
 
 Slurm can do that for external jobs (measured on 26.05.5). If it refuses, nothing is lost: the nodes
 come free with the end of the job.

@@ -138,8 +138,8 @@ class EndingBrake:
         return 0.0
 
     def _too_early(self, unit: Unit, action: Evict) -> float:
-        """For how many seconds other nodes may still be lost together with the pod's node. A job
-        that goes on without it says nothing about that.
+        """How many seconds the pod must wait, because other nodes may still be lost together with
+        its node. If a job goes on without the node, its pod need not wait.
         """
         job = unit.job
         if job is None or job.state is None or not job.state.ended:

@@ -133,10 +133,11 @@ class GangHand:
         return 0.0
 
     async def serve_beside(self, unit: Unit, action: ServeBeside) -> None:
-        """Serve each of these pods alone from now on. The pod says so first, or the next process
-        might give it a slot of the gang beside its own job. Raises KubeError.
+        """Serve each of these pods alone from now on. The pod's annotations are written first.
+        Otherwise the next process might give the pod a slot of the gang beside its own job. Raises
+        KubeError.
 
-        If the API server refuses that, the Binding will say it.
+        If the API server refuses this write, the Binding will write that the pod is served alone.
         """
         said = {GANG: BESIDE_GANG, JOB_ID: None}
         for pod in action.pods:

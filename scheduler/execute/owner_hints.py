@@ -1,10 +1,10 @@
 """Warns on a pod if our annotations are on its controller instead of on the pod template.
 
-Annotations count on pods only, and a Deployment or a Job copies only its template to its pods. To
-see the mistake, the scheduler must read the controller (`get` of replicasets, statefulsets,
-daemonsets, jobs). It does not need this right otherwise and has it only if a site grants it; then
-each controller is read once. A Deployment's annotations are copied to its ReplicaSets, so those are
-enough.
+Annotations take effect on pods only, and a Deployment or a Job copies only its template to its
+pods. To see the mistake, the scheduler must read the controller (`get` of replicasets,
+statefulsets, daemonsets, jobs). It needs this right for nothing else, and has it only if a site
+grants it; then each controller is read once. A Deployment's annotations are copied to its
+ReplicaSets, so it is enough to read the ReplicaSets.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Submitter:
         if action.nodes or action.excluded or submitted.warnings:
             self._teller.announce(unit)  # nothing else will say this
         if not action.nodes:
-            # Other pods show it only if they still wait then.
+            # Pods on which the job is not shown at once show it only if they still wait then.
             return 0.0 if unit.is_shown_at_once else UNTOLD_SECONDS
         try:
             await self._write_id(unit, job.job_id)

@@ -40,9 +40,9 @@ _HOLDS: Final[Mapping[PodStage, RankHold]] = {
 
 
 class GangReader:
-    """`per_node` is how many pods of a gang a node gets, if the pods do not say; `linger_seconds`
-    how long an allocation is kept without a pod; `on_lost_slot` what is done if a pod cannot come
-    back to its slot, if they do not say that either.
+    """`per_node` and `on_lost_slot` apply if the pods do not say otherwise: how many pods of a gang
+    a node gets, and what is done if a pod cannot come back to its slot. `linger_seconds` is how
+    long an allocation without a pod is kept.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class GangReader:
         stages: Mapping[str, PodStage],
         ranks: Mapping[str, int],
     ) -> tuple[Reading, str]:
-        """What the unit asks for, and the name of the pod that is at fault if that is a list of
-        problems. The pods of a gang that wait must ask for the same, except for their sizes and
+        """What the unit asks for. If that is a list of problems, also the name of the pod that is
+        at fault. The waiting pods of a gang must ask for the same, except for their sizes and
         `gang_lost_slot`. The size is that of the lowest rank.
         """
         if not pods:
@@ -152,7 +152,7 @@ class GangReader:
         return Size.of(request) if isinstance(request, JobRequest) else None
 
     def _alone(self, pod: Pod, unit: Unit) -> Reading:
-        """What a pod asks for that is served alone, with what is wrong about its gang."""
+        """What a pod that is served alone asks for, with what is wrong about its gang."""
         reading = self._reader.read(pod, unit)
         flaw = self._gangs.flaws.get(pod.metadata.uid)
         if flaw is None or pod.spec.node_name:

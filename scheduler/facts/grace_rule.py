@@ -18,8 +18,8 @@ class GraceRule:
     """`guard_known` says whether Slurm is known to ask the handover guard. Until KillWait is known,
     no grace period is judged.
 
-    With `auto` the guard allows no more than USUAL_GRACE: how long others wait for the node of a
-    pod that Slurm has ended is for the site to say, and not for the pod's author.
+    With `auto` the guard allows no more than USUAL_GRACE: the site, and not the pod's author,
+    decides how long others wait for the node of a pod that Slurm has ended.
     """
 
     def __init__(self, setting: GraceSetting, *, guard_known: Callable[[], bool]) -> None:

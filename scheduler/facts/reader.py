@@ -96,7 +96,9 @@ class RequestReader:
         return replace(_too_large(pod) or Reading((bulky,)), bulky=True)
 
     def read_template(self, pod: Pod) -> JobRequest | tuple[Problem, ...]:
-        """What a pod of a template asks for, which is given as one. Nothing of it is kept."""
+        """What the pods of a template ask for. `pod` is that template, in the form of a pod.
+        Nothing of it is kept.
+        """
         large = excess(pod)
         if large is not None:
             return (large,)

@@ -1,4 +1,4 @@
-"""How large the pods of a template will be, which do not exist yet: read as a pod is read."""
+"""Finds the sizes of pods that do not exist yet, by reading their template as a pod is read."""
 
 from __future__ import annotations
 

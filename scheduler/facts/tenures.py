@@ -33,7 +33,7 @@ class Tenures:
         self._clock = clock
 
     def of(self, unit: Unit, pod: Pod | None, request: JobRequest | tuple[Problem, ...]) -> Tenure:
-        """How long the pod may run. `request` counts if none of its jobs is known."""
+        """How long the pod may run. `request` is used if none of the pod's jobs is known."""
         if pod is None or not pod.spec.node_name:
             return unit.seen.tenure
         job = unit.job

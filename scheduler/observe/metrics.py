@@ -389,7 +389,7 @@ class Metrics:
         )
         self._queue_adds = Counter(
             "slurm_pod_scheduler_workqueue_adds_total",
-            "Times that a pod or a gang was to be looked at",
+            "Times that a pod or a gang was added to the work queue",
             registry=registry,
         )
         self._queue_latency = Histogram(
@@ -406,7 +406,7 @@ class Metrics:
         )
         self._queue_retries = Counter(
             "slurm_pod_scheduler_workqueue_retries_total",
-            "Times that a pod or a gang was to be looked at later",
+            "Times that a pod or a gang was scheduled for a later look",
             registry=registry,
         )
         self.queue_unfinished = Gauge(

@@ -6,8 +6,8 @@ job's id, or to none. So if a version without gangs has submitted the pods of a 
 they are served one by one to the end. A pod of a PodGroup that is marked as served beside its gang
 stays so to its end.
 
-A policy decides once for a group, when its first pod comes. The pods of a group that come later,
-under other rules, would wait for pods that are served in another way.
+A policy decides once for a group, when its first pod comes. Otherwise pods of the group that come
+later, under other rules, would wait for pods that are served in another way.
 """
 
 from __future__ import annotations

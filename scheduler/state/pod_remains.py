@@ -59,9 +59,10 @@ def remains_of(pod: Pod) -> Remains | None:
 
 
 def remains_by(record: TaggedJob, uid: str, *, kube_node: Callable[[str], str]) -> Remains | None:
-    """What a pod left that vanished unseen, from the record of our job for it. None if that job
-    holds no node on which the pod could have been, or if a former process had already waited and
-    was about to cancel the job. `kube_node` returns the Kubernetes Node behind a Slurm node.
+    """What a pod that vanished unseen left on its Node, by the record of our job for it. None if
+    that job holds no node on which the pod could have been, or if a former process had already
+    waited and was about to cancel the job. `kube_node` returns the Kubernetes Node behind a Slurm
+    node.
     """
     tag = record.tag
     held = record.state.base in _HOLDING and not record.state.configuring

@@ -81,12 +81,13 @@ class Placeholder:
     doubted_at: float = float("-inf")
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
-    """When the last request was sent whose answer showed its state."""
+    """When the last request whose answer showed its state was sent."""
     hinted_at: float = float("-inf")
     """When Slurm's hooks last said that it has changed."""
     runs_from: float | None = None
-    """Since when it is known to run. Earlier answers about other jobs may be outdated. If one
-    answer shows both jobs, this is when its request was sent.
+    """Since when the job is known to run. What earlier answers say about other jobs may be
+    outdated. If one answer shows this job and another one, this is when the request for that answer
+    was sent.
     """
 
     @property
@@ -143,8 +144,9 @@ class Placeholder:
 
     def _is_the_one_made(self, record: TaggedJob, *, asked: float) -> bool:
         """Whether the record is of the job that this process submitted, even if its tag is missing.
-        A job that reused the id is younger than the answer to our submit. Each age is a difference
-        of times of one clock: the job's of Slurm's, in whole seconds, the answer's of our own.
+        A job that reused the id is younger than the answer to our submit. Each age is the
+        difference between two times of the same clock: the job's age by Slurm's clock, in whole
+        seconds, and the answer's age by our own clock.
         """
         slurm_now, slurm_submitted = record.answered_at, record.submit_time
         if not self.made_as or record.name != self.made_as:
@@ -247,16 +249,18 @@ class Unit:
 
     @property
     def reason(self) -> str:
-        """Our own reason why the first of its pods waits. If this process has written none, the
-        reason in its condition; empty if no pod has one.
+        """Our own reason why a pod of the unit waits. If this process has written none on the pod,
+        the reason in that pod's condition is used. The first pod that has a reason decides; empty
+        if no pod has one.
         """
         reasons = (pod.said.reason or pod.said.condition[0] for pod in self.pods)
         return next(filter(None, reasons), "")
 
     @property
     def is_shown_at_once(self) -> bool:
-        """Whether a new job is shown on its pods at once: one shows a condition from before the
-        job, which is no longer true, or an earlier submit was refused, or an earlier job lost.
+        """Whether a new job is shown on its pods at once. It is if a pod shows a condition from
+        before the job, which is no longer true, if an earlier submit was refused, or if an earlier
+        job was lost.
         """
         return bool(self.reason) or self.refusals.submit.count > 0
 

@@ -53,9 +53,10 @@ OF_A_POD = {
         f"keep {of_pod.MOST_KEPT} pods each",
     ),
     "pods that were deleted by force": (
-        f"of one namespace {vanished_pods.MOST}, each for its grace and {KUBELET_SECONDS:.0f} s",
-        f"{vanished_pods.MOST_CLAIMED} of which only their author says",
-        f"for {CLAIM_SECONDS + KUBELET_SECONDS:.0f} s at most",
+        f"{vanished_pods.MOST} per namespace",
+        f"for its grace period plus {KUBELET_SECONDS:.0f} s",
+        f"the bounds are {vanished_pods.MOST_CLAIMED} pods and "
+        f"{CLAIM_SECONDS + KUBELET_SECONDS:.0f} s each",
     ),
     "keys and values": (str(slim.MOST_WORDS),),
     "comparing a template": (
