@@ -27,18 +27,14 @@ class GraceTimes:
 
     def __init__(self, client: SlurmClient) -> None:
         self._client = client
-        self._preempts: bool | None = None
-        self._by_partition_alone = False
-        self._partitions: Mapping[str, int] = {}
+        self._known: Mapping[str, float] = {}
+        self._of_others: float | None = None
 
     def seconds(self, partition: str) -> float | None:
         """The GraceTime of jobs in this partition: 0 if Slurm does not warn them, None if
         unknown.
         """
-        if self._preempts is False:
-            return 0.0
-        found = self._partitions.get(partition)
-        return found if found or self._by_partition_alone else None
+        return self._known.get(partition, self._of_others)
 
     async def run(self) -> None:
         """Read them, for ever; cancel it to stop."""
@@ -52,12 +48,12 @@ class GraceTimes:
     async def read(self) -> None:
         """Read them now. Raises SlurmError."""
         conf = await conf_if_shown(self._client)
-        self._preempts = None if conf is None else conf.preempts
-        kind = "" if conf is None else conf.preempt_type
-        self._by_partition_alone = kind == _BY_PARTITION
-        if self._preempts is False:
+        if conf is not None and not conf.preempts:
+            self._known, self._of_others = {}, 0.0
             return
-        listed = await self._client.partitions()
-        # With preempt/qos those of partitions do not count.
-        counts = kind in {"", _BY_PARTITION}
-        self._partitions = {it.name: it.grace_seconds for it in listed} if counts else {}
+        listed = {it.name: it.grace_seconds for it in await self._client.partitions()}
+        self._of_others = None
+        if conf is None:  # a partition without a GraceTime may have jobs whose QoS has one
+            self._known = {name: seconds for name, seconds in listed.items() if seconds}
+        else:
+            self._known = listed if conf.preempt_type == _BY_PARTITION else {}
