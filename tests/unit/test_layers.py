@@ -60,15 +60,6 @@ _IMPURE: Final = {
 }
 
 
-# What core and annotations may import. Whoever adds a library here has seen that it reaches nothing
-# outside of the process and asks no clock.
-_COMPUTES: Final = {
-    *("annotations", "groundwork", "scheduler", "slurmapi"),
-    *("__future__", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum"),
-    *("functools", "hashlib", "itertools", "math", "msgspec", "re", "typing", "unicodedata"),
-}
-
-
 def _lint(folder: Path) -> dict[str, str]:
     """What is reported of each broken contract, by its name."""
     command = (sys.executable, "-c", _LINT, "--no-cache", "--no-logo")
@@ -140,34 +131,6 @@ def test_core_and_annotations_neither_wait_nor_ask_a_clock() -> None:
         for line in _impurities(path.read_text(encoding="utf-8"))
     ]
     assert found == []
-
-
-def _imported(source: str) -> Iterator[str]:
-    """The packages that a module imports."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Import(names=names):
-                yield from (it.name.partition(".")[0] for it in names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.partition(".")[0]
-            case _:
-                pass
-
-
-def test_libraries_of_an_import_are_found() -> None:
-    source = "import os.path, math\nfrom time import sleep\ndef f():\n    import random"
-    assert set(_imported(source)) == {"os", "math", "time", "random"}
-
-
-def test_core_and_annotations_import_only_libraries_that_compute() -> None:
-    found = {
-        f"{path.relative_to(_ROOT)}: {name}"
-        for folder in ("annotations", "scheduler/core")
-        for path in sorted((_ROOT / folder).rglob("*.py"))
-        for name in _imported(path.read_text(encoding="utf-8"))
-        if name not in _COMPUTES
-    }
-    assert found == set()
 
 
 def test_page_shows_the_rooms_in_the_order_of_the_layers() -> None:
