@@ -14,20 +14,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
-from benchmarks.command import check_folder, first_of, say, write_json
-from benchmarks.main_path import observed, servers
+from benchmarks.command import check_folder, say, servers_of, status_of, write_json
+from benchmarks.main_path import observed
 from benchmarks.main_path.figures import Latency, Stalls
 from benchmarks.main_path.hands import ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import (
@@ -38,7 +37,7 @@ from benchmarks.main_path.observed import (
     SchedulerFailed,
     Scrape,
 )
-from benchmarks.main_path.servers import NODES, Servers, ServersError
+from benchmarks.main_path.servers import Servers, ServersError
 
 _ACTIONS: Final = "slurm_pod_scheduler_actions_total"
 _DROPPED: Final = "slurm_pod_scheduler_events_dropped_total"
@@ -270,28 +269,14 @@ def summary(figures: Figures) -> str:
 def main() -> int:
     """Measure and print; gives the exit status."""
     args = _arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
-    status = 0
-    try:
-        with TemporaryDirectory(prefix="churn-") as folder, _servers_of(args) as found:
-            figures = asyncio.run(_run(found, Path(folder), args))
-        print(summary(figures))
-        write_json(figures, args.json)
-    except* (SchedulerFailed, ClearingFailed, ServersError) as errors:
-        sys.stderr.write(f"benchmarks.churn: {first_of(errors)}\n")
-        status = 1
-    except* KeyboardInterrupt:
-        status = 130
-    return status
+    return status_of("churn", partial(_work, args), SchedulerFailed, ClearingFailed, ServersError)
 
 
-def _servers_of(args: argparse.Namespace) -> AbstractContextManager[Servers]:
-    if args.on == "live":
-        return servers.live("26.05")
-    # Also if pods take so long to be bound, Slurm is not to be full.
-    remembered = min(args.seconds, _REMEMBERED_SECONDS) + args.life
-    jobs = int(args.rate * (remembered + _PATIENCE_SECONDS)) + 1000
-    return servers.sandbox("26.05", NODES["26.05"], jobs=jobs)
+def _work(args: argparse.Namespace) -> None:
+    with TemporaryDirectory(prefix="churn-") as folder, servers_of(args) as found:
+        figures = asyncio.run(_run(found, Path(folder), args))
+    print(summary(figures))
+    write_json(figures, args.json)
 
 
 async def _run(found: Servers, folder: Path, args: argparse.Namespace) -> Figures:
@@ -318,6 +303,10 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         if not low <= getattr(args, flag) <= high:
             parser.error(f"--{flag} is {getattr(args, flag):g}: expected {low} to {high}")
     check_folder(parser, "--json", args.json)
+    args.release = "26.05"
+    # Also if pods take so long to be bound, Slurm is not to be full.
+    remembered = min(args.seconds, _REMEMBERED_SECONDS) + args.life
+    args.jobs = int(args.rate * (remembered + _PATIENCE_SECONDS)) + 1000
     return args
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,22 @@ def write_json(figures: Any, path: Path | None) -> None:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
 
 
-def first_of(error: BaseException) -> BaseException:
+def status_of(name: str, work: Callable[[], None], *failures: type[Exception]) -> int:
+    """Do the work of a benchmark; gives the exit status: 1 after one of these failures, which is
+    printed, and 130 after Ctrl-C or SIGTERM, so that no process is left behind.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    status = 0
+    try:
+        work()
+    except* failures as errors:
+        sys.stderr.write(f"benchmarks.{name}: {_first_of(errors)}\n")
+        status = 1
+    except* KeyboardInterrupt:
+        status = 130
+    return status
+
+
+def _first_of(error: BaseException) -> BaseException:
     """The first error inside nested exception groups."""
-    return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return _first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

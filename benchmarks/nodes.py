@@ -12,25 +12,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
-from benchmarks.command import check_folder, first_of, say, write_json
+from benchmarks.command import check_folder, say, status_of, write_json
 from benchmarks.main_path import observed, servers
 from benchmarks.main_path.figures import Stalls
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
 from benchmarks.main_path.servers import Servers, ServersError
 from tests.support.kube import Kube
 
-_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _MOST_NODES: Final = 10_000
 _SETTLE_SECONDS: Final = 5.0
 _ROW: Final = "  {:>7}{:>9}{:>10}{:>9}{:>8}{:>14}{:>9}{:>10}"
@@ -83,7 +82,7 @@ async def measured(
         idle_cpu_share=idle,
         updates_per_second=reported / seconds,
         updated_cpu_share=updated,
-        longest_stall_seconds=scrape.total(_LAG),
+        longest_stall_seconds=scrape.longest_stall(),
         stalls=scrape.stalls(),
     )
 
@@ -134,19 +133,14 @@ def _line(step: Step) -> str:
 def main() -> int:
     """Measure and print; gives the exit status."""
     args = _arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
-    status = 0
-    try:
-        steps = [_step(count, args) for count in args.nodes]
-        figures = Figures(servers="sandbox-26.05", steps=steps)
-        print(table(figures))
-        write_json(figures, args.json)
-    except* (SchedulerFailed, ServersError) as errors:
-        sys.stderr.write(f"benchmarks.nodes: {first_of(errors)}\n")
-        status = 1
-    except* KeyboardInterrupt:
-        status = 130
-    return status
+    return status_of("nodes", partial(_work, args), SchedulerFailed, ServersError)
+
+
+def _work(args: argparse.Namespace) -> None:
+    steps = [_step(count, args) for count in args.nodes]
+    figures = Figures(servers="sandbox-26.05", steps=steps)
+    print(table(figures))
+    write_json(figures, args.json)
 
 
 def _step(count: int, args: argparse.Namespace) -> Step:

@@ -15,11 +15,11 @@ import argparse
 import asyncio
 import math
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.command import check_folder, servers_of, write_json
+from benchmarks.command import check_folder, servers_of, status_of, write_json
 from benchmarks.main_path import observed
 from benchmarks.main_path.hands import NAMESPACE, ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
@@ -234,21 +234,17 @@ def table(figures: Figures) -> str:
 def main() -> int:
     """Measure and print; gives the exit status."""
     args = _arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
-    status, measured = 0, list[Figures]()
-    try:
-        with servers_of(args) as found, TemporaryDirectory(prefix="one-pod-") as folder:
-            for hooks in (False, True) if args.hooks else (False,):
-                measure = _measure(found, Path(folder), rounds=args.rounds, hooks=hooks)
-                measured.append(asyncio.run(measure))
-                print(table(measured[-1]), flush=True)
-        write_json(measured, args.json)
-    except (SchedulerFailed, ClearingFailed, ServersError) as error:
-        sys.stderr.write(f"benchmarks.one_pod: {error}\n")
-        status = 1
-    except KeyboardInterrupt:
-        status = 130
-    return status
+    return status_of("one_pod", partial(_work, args), SchedulerFailed, ClearingFailed, ServersError)
+
+
+def _work(args: argparse.Namespace) -> None:
+    measured = list[Figures]()
+    with servers_of(args) as found, TemporaryDirectory(prefix="one-pod-") as folder:
+        for hooks in (False, True) if args.hooks else (False,):
+            measure = _measure(found, Path(folder), rounds=args.rounds, hooks=hooks)
+            measured.append(asyncio.run(measure))
+            print(table(measured[-1]), flush=True)
+    write_json(measured, args.json)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from benchmarks.command import check_folder, say, servers_of, write_json
+from benchmarks.command import check_folder, say, servers_of, status_of, write_json
 from benchmarks.main_path import observed
 from benchmarks.main_path.counting import CountingRelay
 from benchmarks.main_path.figures import Stalls, Waiting
@@ -40,7 +40,6 @@ from benchmarks.main_path.observed import (
 from benchmarks.main_path.servers import Servers, ServersError
 from benchmarks.main_path.watched import watched
 
-_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _SETTLE_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 3600.0
 # Each step has one pod more at its end, and one job fills the cluster.
@@ -156,7 +155,7 @@ async def _started(
         cpu_seconds=used,
         slurm_requests=scrape.total(SLURM_REQUESTS),
         kube_requests=scrape.total(KUBE_REQUESTS),
-        longest_stall_seconds=scrape.total(_LAG),
+        longest_stall_seconds=scrape.longest_stall(),
         stalls=scrape.stalls(),
     )
 
@@ -203,19 +202,14 @@ def _servers_line(step: Step) -> str:
 def main() -> int:
     """Measure and print; gives the exit status."""
     args = _arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
-    status = 0
-    try:
-        with servers_of(args) as found, TemporaryDirectory(prefix="scale-") as folder:
-            figures = asyncio.run(_run(found, Path(folder), args))
-        print(table(figures))
-        write_json(figures, args.json)
-    except (SchedulerFailed, ClearingFailed, ServersError) as error:
-        sys.stderr.write(f"benchmarks.scale: {error}\n")
-        status = 1
-    except KeyboardInterrupt:
-        status = 130
-    return status
+    return status_of("scale", partial(_work, args), SchedulerFailed, ClearingFailed, ServersError)
+
+
+def _work(args: argparse.Namespace) -> None:
+    with servers_of(args) as found, TemporaryDirectory(prefix="scale-") as folder:
+        figures = asyncio.run(_run(found, Path(folder), args))
+    print(table(figures))
+    write_json(figures, args.json)
 
 
 async def _run(found: Servers, folder: Path, args: argparse.Namespace) -> Figures:

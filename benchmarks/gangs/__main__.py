@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.command import check_folder, say, servers_of, write_json
+from benchmarks.command import check_folder, say, servers_of, status_of, write_json
 from benchmarks.gangs.figures import Figures, table
 from benchmarks.gangs.run import run
 from benchmarks.main_path.hands import ClearingFailed
@@ -30,18 +30,15 @@ _SIZES: Final = (8, 64, 200)
 def main() -> int:
     """Run and print; gives the exit status."""
     args = _arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
-    status = 0
-    try:
-        with servers_of(args) as found, TemporaryDirectory(prefix="gangs-") as folder:
-            work = run(found, Path(folder), sizes=args.sizes, rounds=args.rounds, say=say)
-            _write(asyncio.run(work), args.json)
-    except (SchedulerFailed, BareLoopFailed, ClearingFailed, ServersError) as error:
-        sys.stderr.write(f"benchmarks.gangs: {error}\n")
-        status = 1
-    except KeyboardInterrupt:
-        status = 130
-    return status
+    return status_of(
+        "gangs", partial(_work, args), SchedulerFailed, BareLoopFailed, ClearingFailed, ServersError
+    )
+
+
+def _work(args: argparse.Namespace) -> None:
+    with servers_of(args) as found, TemporaryDirectory(prefix="gangs-") as folder:
+        work = run(found, Path(folder), sizes=args.sizes, rounds=args.rounds, say=say)
+        _write(asyncio.run(work), args.json)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.command import check_folder, first_of, say, servers_of, write_json
+from benchmarks.command import check_folder, say, servers_of, status_of, write_json
 from benchmarks.main_path import report
 from benchmarks.main_path.figures import Figures
 from benchmarks.main_path.hands import ClearingFailed
@@ -33,28 +33,30 @@ _SHORT_WATCH_SECONDS: Final = 5.0
 def main() -> int:
     """Run and print; gives the exit status."""
     args = _arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
-    status = 0
-    try:
-        with servers_of(args) as found, TemporaryDirectory(prefix="main-path-") as folder:
-            figures = asyncio.run(
-                run(
-                    found,
-                    Path(folder),
-                    pods=args.pods,
-                    rounds=args.rounds,
-                    watch_seconds=args.watch_seconds,
-                    guard=args.guard,
-                    say=say,
-                )
+    return status_of(
+        "main_path",
+        partial(_work, args),
+        SchedulerFailed,
+        BareLoopFailed,
+        ClearingFailed,
+        ServersError,
+    )
+
+
+def _work(args: argparse.Namespace) -> None:
+    with servers_of(args) as found, TemporaryDirectory(prefix="main-path-") as folder:
+        figures = asyncio.run(
+            run(
+                found,
+                Path(folder),
+                pods=args.pods,
+                rounds=args.rounds,
+                watch_seconds=args.watch_seconds,
+                guard=args.guard,
+                say=say,
             )
-        _write(figures, args.json)
-    except* (SchedulerFailed, BareLoopFailed, ClearingFailed, ServersError) as errors:
-        sys.stderr.write(f"benchmarks.main_path: {first_of(errors)}\n")
-        status = 1
-    except* KeyboardInterrupt:
-        status = 130
-    return status
+        )
+    _write(figures, args.json)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

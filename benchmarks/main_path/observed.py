@@ -33,6 +33,7 @@ BOUND: Final = "pod bound"
 SLURM_REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
 KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
 _STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
+_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _LOOK_SECONDS: Final = 0.05
 # Generous, because other work may slow the machine down; nobody reads the metrics again.
 _READY_SECONDS: Final = 120.0
@@ -73,6 +74,10 @@ class Scrape:
             for cause in ("busy", "waiting")
         )
         return Stalls(busy, waiting)
+
+    def longest_stall(self) -> float:
+        """The longest time for which the event loop was late, in seconds since the start."""
+        return self.total(_LAG)
 
     def buckets(self, name: str, **labels: str) -> list[tuple[float, float]]:
         """Upper bounds and cumulative counts of a histogram."""

@@ -41,7 +41,6 @@ from tests.support.pods import node_of
 from tests.support.ports import free_ports
 from tests.support.slurm_rest import read_token
 
-_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _STAGES: Final = "slurm_pod_scheduler_stage_seconds"
 _SETTLE_SECONDS: Final = 3.0
 
@@ -136,7 +135,7 @@ class Run:
             return SchedulerBurst(
                 burst=_burst(scheduler, scrape, used=used, servers=servers),
                 startup_cpu_seconds=startup,
-                longest_stall_seconds=scrape.total(_LAG),
+                longest_stall_seconds=scrape.longest_stall(),
                 slurm_requests=scrape.total(SLURM_REQUESTS),
                 kube_requests=scrape.total(KUBE_REQUESTS),
                 slurm_operations=scrape.by("operation", SLURM_REQUESTS),
