@@ -26,27 +26,19 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.naming import VERSION, Owner, OwnerTag
-from scheduler.core.node_mapping import Strategy, Way
 from scheduler.core.node_suitability import Place
 from scheduler.core.tagged import TaggedJob
-from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Gatherer
 from scheduler.kube.api import KubeApi
-from scheduler.kube.neighbours import NeighbourStore
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import NODES, PODS, Node, PersistentVolume, Pod
-from scheduler.nodes.candidates import Nodes
-from scheduler.nodes.fit import NodeFit
-from scheduler.nodes.map import NodeMap
-from scheduler.nodes.node_kinds import NodeKinds
-from scheduler.nodes.records import SlurmNodes
-from scheduler.nodes.volumes import Volumes
+from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.observe.metrics import Metrics
-from scheduler.policy.rulebook import Rulebook
+from scheduler.service.known_cluster import KnownCluster
 from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
 from scheduler.service.parts import Parts
+from scheduler.service.stores import Stores
 from scheduler.slurm.pulse import due
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, SlurmClient, StaticToken
@@ -181,7 +173,8 @@ def _cluster(count: int) -> tuple[Gatherer, list[Unit]]:
     nodes.replace(NODES.page(payloads.node_list(200)).items or ())
     outside = _outside()
     memory = Memory(outside, pods)
-    parts = Parts(outside, memory, _caches(outside, memory, nodes))
+    known = KnownCluster(outside, memory, Stores(nodes=nodes))
+    parts = Parts(outside, memory, known.caches(doubt_pods=lambda: None, mapped=_mapped))
     parts.census.completed_at = _NOW
     gatherer = parts.gatherer
     found = [unit for uid in uids if (unit := parts.newcomers.unit(uid))]
@@ -209,33 +202,6 @@ def _outside() -> Outside:
         leads=lambda: True,
         warn=lambda _reason, _message: None,
         on_pulse=lambda _error: None,
-    )
-
-
-def _caches(outside: Outside, memory: Memory, store: Store[Node]) -> Caches:
-    """The caches; Nodes and Slurm nodes have the same names."""
-    slurm = SlurmNodes(outside.slurm, clock=outside.clock, on_change=lambda: None)
-    nodemap = NodeMap((Strategy(Way.NAME),), slurm=slurm, nodes=store)
-    nodes = Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
-    volumes = Volumes(Store[PersistentVolume]())
-    around = NodeFit(
-        nodes,
-        volumes=volumes,
-        scheduler_name=_OWNER.scheduler,
-        seen=NeighbourStore(),
-        own=memory.pods,
-        binding=memory.units.binding,
-        clock=outside.clock,
-    )
-    return Caches(
-        pods=memory.pods,
-        nodes=nodes,
-        kinds=NodeKinds(outside.slurm, slurm, may_serve=nodes.may_serve, clock=outside.clock),
-        fit=around,
-        volumes=volumes,
-        rulebook=Rulebook(prefixes=memory.rules.prefixes),
-        doubt_pods=lambda: None,
-        mapped=_mapped,
     )
 
 

@@ -1,7 +1,7 @@
 """While another process leads: units are built from what their pods say, and nothing is written.
 
 The handover guard needs them to know which job holds a node for which pod. When this process takes
-over (`service/app.py`, `_take_over`), it drops them and starts like a new process, except that its
+over (`service/parts.py`, `take_over`), it drops them and starts like a new process, except that its
 caches are full.
 """
 

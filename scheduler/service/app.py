@@ -28,7 +28,6 @@ from scheduler.nodes.partitions import SlurmPartitions
 from scheduler.observe.clock import monotonic
 from scheduler.observe.loop import watch_loop
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.wake import WakeCause
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.reconcile.controller import run_workers
 from scheduler.service.announce import announce
@@ -110,7 +109,7 @@ class App:
             leads=self._leads,
             clock=clock,
         )
-        self._node_counts = NodeCounts(metrics, self._reflections.nodes.records)
+        self._node_counts = NodeCounts(metrics, self._reflections.known.records)
         self._begun = asyncio.Event()
 
     def _token_rights(self) -> TokenRights:
@@ -144,11 +143,11 @@ class App:
         return Shown(
             pods=self._memory.pods,
             gangs=self._memory.gangs,
-            records=self._reflections.nodes.records,
-            nodes=self._reflections.nodes.nodes,
-            fit=self._reflections.caches.fit,
+            records=self._reflections.known.records,
+            nodes=self._reflections.known.nodes,
+            fit=self._reflections.known.fit,
             partitions=SlurmPartitions(self._slurm.client, clock=monotonic),
-            rulebook=self._reflections.caches.rulebook,
+            rulebook=self._reflections.known.rulebook,
             leads=self._leads,
             not_ready=self.not_ready,
             count_streams=self._metrics.page_streams.set_function,
@@ -176,7 +175,7 @@ class App:
                 self._settings,
                 owner=self._owner,
                 slurm=self._slurm.client,
-                nodes=self._reflections.caches.nodes,
+                nodes=self._reflections.known.nodes,
                 modes=self._parts.modes,
                 not_ready=self.not_ready,
                 role=self._election.role,
@@ -279,16 +278,8 @@ class App:
         await run_workers(self._parts.controller, self._settings.workers)
 
     def _take_over(self) -> None:
-        """Start with nothing but the caches: forget what was seen of units while another process
-        led.
-        """
-        self._memory.units.clear()
-        self._parts.coverage.begin()
+        self._parts.take_over()
         self._begun.set()
-        for pod in self._memory.pods:
-            self._memory.news.wake_unit_of(pod, WakeCause.START)
-            self._memory.owner_hints.see(pod)
-        self._parts.pulse.come_sooner()
         if event := self._election.leader_event():
             about, text = event
             self._recorder.record(about, type="Normal", reason="LeaderElection", message=text)
@@ -311,7 +302,7 @@ class App:
             reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s{why}")
         elif self._parts.pulse.stranger:
             reasons.append(self._slurm.trouble)
-        elif unknown := self._reflections.caches.nodes.unlisted:
+        elif unknown := self._reflections.known.nodes.unlisted:
             # Nothing is submitted until then, because no job could be mapped to a Node.
             reasons.append(f"Slurm has not listed its nodes yet: {unknown}")
         if self._rights.missing:

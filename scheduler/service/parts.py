@@ -77,6 +77,7 @@ class Parts:
             clock=outside.clock,
         )
         self.coverage = self._coverage()
+        self.hooks = self._hooks()
         self.reader = self._reader()
         self.places = Places(caches, coverage=self.coverage, clock=outside.clock)
         self.gatherer = self._gatherer()
@@ -99,7 +100,6 @@ class Parts:
             warn=outside.warn,
             metrics=outside.metrics,
         )
-        self.hooks = self._hooks()
         self.modes = Modes(
             outside.settings.placeholder_mode,
             outside.slurm,
@@ -127,6 +127,18 @@ class Parts:
             metrics=outside.metrics,
             clock=outside.clock,
         )
+
+    def take_over(self) -> None:
+        """Start with nothing but the caches: forget what was seen of units while another process
+        led, and give each unit a pass.
+        """
+        memory = self._memory
+        memory.units.clear()
+        self.coverage.begin()
+        for pod in memory.pods:
+            memory.news.wake_unit_of(pod, WakeCause.START)
+            memory.owner_hints.see(pod)
+        self.pulse.come_sooner()
 
     def _census(self) -> Census:
         outside, memory = self._outside, self._memory

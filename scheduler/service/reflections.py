@@ -1,13 +1,10 @@
-"""The caches of a process: the watches that fill them, and what happens when they change."""
+"""The watches of a process, and what happens when one of them shows a change."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
 
-from scheduler.facts.caches import Caches
-from scheduler.kube.identity import may_read_nodes
 from scheduler.kube.neighbours import Neighbour
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
@@ -22,14 +19,15 @@ from scheduler.kube.wire import (
     PersistentVolume,
     Pod,
 )
-from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import Policy
 from scheduler.policy.watch import PolicyWatch
+from scheduler.service.known_cluster import KnownCluster
 from scheduler.service.memory import Memory
-from scheduler.service.neighbour_parts import NeighbourParts
-from scheduler.service.node_parts import NodeParts
+from scheduler.service.neighbour_watch import NeighbourWatch
+from scheduler.service.node_watch import NodeWatch
 from scheduler.service.outside import Outside
-from scheduler.service.volume_parts import VolumeParts
+from scheduler.service.stores import stores_for
+from scheduler.service.volume_watch import VolumeWatch
 
 AnyReflector = (
     Reflector[Pod]
@@ -42,7 +40,9 @@ AnyReflector = (
 
 
 class Reflections:
-    """All caches. Raises SettingsError if the map file cannot be read."""
+    """All watches, and the caches that they fill. Raises SettingsError if the map file cannot be
+    read.
+    """
 
     def __init__(
         self, outside: Outside, memory: Memory, session: KubeSession, *, policy: Policy
@@ -51,24 +51,17 @@ class Reflections:
         self._memory = memory
         self._session = session
         self._pods = tuple(self._of_pods())
-        self.nodes = self._node_parts()
-        self.volumes = VolumeParts(outside, session, on_change=memory.news.volumes_changed)
-        self.neighbours = NeighbourParts(
-            outside, memory, session, nodes=self.nodes.nodes, volumes=self.volumes.volumes
+        stores = stores_for(outside.settings.strategies)
+        self.known = known = KnownCluster(outside, memory, stores, policy=policy)
+        self.nodes = NodeWatch(outside, session, stores, known=known)
+        self.volumes = VolumeWatch(
+            outside, session, stores.volumes, volumes=known.volumes, news=memory.news
         )
-        namespaces = Store[Identified]()
-        rulebook = Rulebook(prefixes=memory.rules.prefixes, policy=policy, namespaces=namespaces)
-        self.policy = self._policy_watch(rulebook, namespaces)
-        self.caches = Caches(
-            pods=memory.pods,
-            nodes=self.nodes.nodes,
-            kinds=self.nodes.kinds,
-            fit=self.neighbours.fit,
-            volumes=self.volumes.volumes,
-            rulebook=rulebook,
-            doubt_pods=self._doubt_pods,
-            mapped=self._mapped,
+        self.neighbours = NeighbourWatch(
+            outside, session, stores.neighbours, fit=known.fit, news=memory.news
         )
+        self.policy = self._policy_watch(stores.namespaces)
+        self.caches = known.caches(doubt_pods=self._doubt_pods, mapped=self._mapped)
 
     @property
     def all(self) -> tuple[AnyReflector, ...]:
@@ -118,22 +111,7 @@ class Reflections:
                 metrics=self._outside.metrics,
             )
 
-    def _node_parts(self) -> NodeParts:
-        outside = self._outside
-        return NodeParts(
-            outside.settings,
-            self._session,
-            outside.slurm,
-            may_read=partial(may_read_nodes, outside.settings, outside.kube),
-            metrics=outside.metrics,
-            clock=outside.clock,
-            on_change=self._nodes_changed,
-        )
-
-    def _nodes_changed(self) -> None:
-        self._memory.news.nodes_changed(self.nodes.nodes.gpu_types)
-
-    def _policy_watch(self, rulebook: Rulebook, namespaces: Store[Identified]) -> PolicyWatch:
+    def _policy_watch(self, namespaces: Store[Identified]) -> PolicyWatch:
         reflector = Reflector(
             self._session,
             Resource(name="namespaces", path="/api/v1/namespaces", decode=IDENTIFIED),
@@ -143,7 +121,7 @@ class Reflections:
         )
         return PolicyWatch(
             self._outside.settings.policy_file,
-            rulebook=rulebook,
+            rulebook=self.known.rulebook,
             namespaces=reflector,
             on_change=self._memory.news.policy_changed,
             metrics=self._outside.metrics,

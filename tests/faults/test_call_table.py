@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from scheduler import kube as kube_package
-from scheduler.service import neighbour_parts, node_parts, reflections, volume_parts
+from scheduler.service import neighbour_watch, node_watch, reflections, volume_watch
 from slurmapi import client
 from tests.faults.calls import CALLS, Server, call_of
 from tests.faults.matrix import FAULTS, UNUSED, rounds
@@ -51,7 +51,7 @@ def _operations() -> set[str]:
     kube = {name for module in _modules(kube_package) for name in _words(module, "operation")}
     reflected = {
         name
-        for module in (reflections, neighbour_parts, node_parts, volume_parts)
+        for module in (reflections, neighbour_watch, node_watch, volume_watch)
         for name in _reflected(module)
     }
     for name in reflected:

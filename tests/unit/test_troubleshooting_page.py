@@ -55,7 +55,7 @@ STARTERS = (
         "service/app",
         "kube/identity",
         "nodes/map_file",
-        "service/node_parts",
+        "service/known_cluster",
         "core/node_mapping",
     ),
     *("hooks/service", "hooks/secrets", "election/setup", "service/startup"),

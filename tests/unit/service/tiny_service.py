@@ -17,24 +17,17 @@ from scheduler.core.ignorable import Ignorable
 from scheduler.core.naming import Owner
 from scheduler.execute.placeholder_mode import ModeSetting
 from scheduler.facts import grace_rule
-from scheduler.facts.caches import Caches
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.kube.wire import Claim, Pod
 from scheduler.nodes import gpu_sharing
-from scheduler.nodes.candidates import Nodes
-from scheduler.nodes.fit import NodeFit
-from scheduler.nodes.map import NodeMap
-from scheduler.nodes.node_kinds import NodeKinds
-from scheduler.nodes.records import SlurmNodes
-from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.wake import WakeCause
-from scheduler.policy.rulebook import Rulebook
 from scheduler.reconcile.controller import run_workers
+from scheduler.service.known_cluster import KnownCluster
 from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
 from scheduler.service.parts import Parts
+from scheduler.service.stores import Stores
 from slurmapi import SlurmClient
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -123,9 +116,11 @@ class Service:
         self.memory = Memory(outside, kube.store)
         self.units, self.queue = self.memory.units, self.memory.queue
         self.presence = self.memory.presence
-        caches = self._caches(outside)
-        self.fit, self.volumes = caches.fit, caches.volumes
-        self.rulebook = caches.rulebook
+        known = self._known(outside)
+        self.slurm_nodes, self.nodes = known.records, known.nodes
+        self.fit, self.volumes = known.fit, known.volumes
+        self.rulebook = known.rulebook
+        caches = known.caches(doubt_pods=kube.list_again, mapped=_mapped)
         self.parts = parts = Parts(outside, self.memory, caches)
         self.canceller, self.pulse, self.census = parts.canceller, parts.pulse, parts.census
         self.slurmctld, self.brake, self.modes = parts.slurmctld, parts.brake, parts.modes
@@ -136,53 +131,28 @@ class Service:
         self._shown: dict[str, Pod] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _caches(self, outside: Outside) -> Caches:
-        """What is known of the tiny Kubernetes, in the place of watches."""
-        kube, memory = self.kube, self.memory
-        self.slurm_nodes = SlurmNodes(
-            outside.slurm, clock=outside.clock, on_change=self._mapping_changed
-        )
-        nodes = self.nodes = Nodes(
-            kube.nodes,
-            nodemap=NodeMap(outside.settings.strategies, slurm=self.slurm_nodes, nodes=kube.nodes),
-            slurm=self.slurm_nodes,
-            on_change=self._nodes_changed,
-        )
-        volumes = Volumes(kube.volumes)
-        fit = NodeFit(
-            nodes,
-            volumes=volumes,
-            scheduler_name=OWNER.scheduler,
-            seen=kube.neighbours,
-            own=kube.store,
-            binding=memory.units.binding,
-            clock=outside.clock,
-            on_ready=memory.news.compared,
+    def _known(self, outside: Outside) -> KnownCluster:
+        """What is known of the tiny Kubernetes, whose stores stand in the place of watches."""
+        kube = self.kube
+        known = KnownCluster(
+            outside,
+            self.memory,
+            Stores(
+                nodes=kube.nodes,
+                neighbours=kube.neighbours,
+                volumes=kube.volumes,
+                namespaces=kube.namespaces,
+            ),
         )
         for found in kube.neighbours:
-            fit.changed(None, found)
-        kube.on_node_change = nodes.node_changed
-        kube.on_neighbour_change = fit.changed
+            known.fit.changed(None, found)
+        kube.on_node_change = known.nodes.node_changed
+        kube.on_neighbour_change = known.fit.changed
         kube.on_claim_change = self._claim_changed
-        return Caches(
-            pods=kube.store,
-            nodes=nodes,
-            kinds=NodeKinds(
-                outside.slurm,
-                self.slurm_nodes,
-                may_serve=nodes.may_serve,
-                clock=outside.clock,
-            ),
-            fit=fit,
-            volumes=volumes,
-            rulebook=Rulebook(prefixes=memory.rules.prefixes, namespaces=kube.namespaces),
-            doubt_pods=kube.list_again,
-            mapped=_mapped,
-        )
+        return known
 
     def start(self) -> None:
         """Run all parts; a former process' view of the pods is what the watch lists first."""
-        self.parts.coverage.begin()
         self.kube.on_change = self._pod_changed
         for pod in self.kube.store:
             self._pod_changed(pod.metadata.uid)
@@ -198,20 +168,13 @@ class Service:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]
         self._tasks.append(loop.create_task(run_workers(self.controller, 6)))
-        for pod in self.kube.pods.values():
-            self.memory.news.wake_unit_of(pod, WakeCause.START)
+        self.parts.take_over()
 
     def _pod_changed(self, uid: str) -> None:
         old, new = self._shown.pop(uid, None), self.kube.store.get(uid)
         if new is not None:
             self._shown[uid] = new
         self.memory.news.pod_changed(old, new)
-
-    def _mapping_changed(self) -> None:
-        self.nodes.mapping_changed()
-
-    def _nodes_changed(self) -> None:
-        self.memory.news.nodes_changed(self.nodes.gpu_types)
 
     def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
         self.volumes.claim_changed(old, new)

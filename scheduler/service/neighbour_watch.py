@@ -1,4 +1,4 @@
-"""Builds the parts that know the pods on Nodes: their watch, and the judge."""
+"""Watches the pods on Nodes, and has waiting pods compared with them."""
 
 from __future__ import annotations
 
@@ -10,48 +10,34 @@ from scheduler.kube.identity import may_read_pods
 from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour, NeighbourStore
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
-from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.fit import NodeFit
-from scheduler.nodes.volumes import Volumes
 from scheduler.service.changes import report_changes
-from scheduler.service.memory import Memory
+from scheduler.service.news import News
 from scheduler.service.outside import Outside
 
 log = structlog.get_logger(__name__)
 
 
-class NeighbourParts:
-    """All of them, connected. They report to the memory's news when pods have come or gone, and
-    when a waiting pod has been compared with the Nodes.
-    """
+class NeighbourWatch:
+    """The watch, and the surveyor of `fit`. It reports to the news when pods have come or gone."""
 
     def __init__(
         self,
         outside: Outside,
-        memory: Memory,
         session: KubeSession,
+        store: NeighbourStore,
         *,
-        nodes: Nodes,
-        volumes: Volumes,
+        fit: NodeFit,
+        news: News,
     ) -> None:
         self._outside = outside
-        self._news = memory.news
-        store = NeighbourStore()
-        self.fit = NodeFit(
-            nodes,
-            volumes=volumes,
-            scheduler_name=outside.settings.scheduler_name,
-            seen=store,
-            own=memory.pods,
-            binding=memory.units.binding,
-            clock=outside.clock,
-            on_ready=memory.news.compared,
-        )
+        self._fit = fit
+        self._news = news
         self.reflector: Reflector[Neighbour] = Reflector(
             session,
             Resource(name="neighbours", path="/api/v1/pods", decode=NEIGHBOURS, query=QUERY),
             store=store,
-            on_change=self.fit.changed,
+            on_change=fit.changed,
             metrics=outside.metrics,
         )
 
@@ -61,14 +47,14 @@ class NeighbourParts:
             group.create_task(self._follow(), name="neighbours")
             changes = report_changes(self._changes, self._news.room_changed)
             group.create_task(changes, name="changes")
-            group.create_task(self.fit.surveyor.run(), name="surveyor")
+            group.create_task(self._fit.surveyor.run(), name="surveyor")
 
     def _changes(self) -> int:
-        return self.fit.around.changes
+        return self._fit.around.changes
 
     async def _follow(self) -> None:
         if not await may_read_pods(self._outside.settings, self._outside.kube):
-            self.fit.do_without()
+            self._fit.do_without()
             self.reflector.synced.set()
             log.warning(
                 "pods of other schedulers are not read: pods are bound without a check that their "

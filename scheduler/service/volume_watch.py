@@ -1,9 +1,8 @@
-"""Builds the parts that know the volumes of pods: their watches, and the judge."""
+"""Watches the volumes and claims of pods."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
@@ -14,35 +13,42 @@ from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume
 from scheduler.nodes.volumes import Volumes
 from scheduler.service.changes import report_changes
+from scheduler.service.news import News
 from scheduler.service.outside import Outside
 
 log = structlog.get_logger(__name__)
 
 
-class VolumeParts:
-    """All of them, connected. `on_change` is called when claims or volumes have changed."""
+class VolumeWatch:
+    """The watches. They report to the news when claims or volumes have changed."""
 
     def __init__(
-        self, outside: Outside, session: KubeSession, *, on_change: Callable[[], None]
+        self,
+        outside: Outside,
+        session: KubeSession,
+        store: Store[PersistentVolume],
+        *,
+        volumes: Volumes,
+        news: News,
     ) -> None:
         self._outside = outside
-        self._on_change = on_change
-        claims, volumes = Joined[Claim](), Store[PersistentVolume]()
-        self.volumes = Volumes(volumes)
+        self._volumes = volumes
+        self._news = news
         self._volume_reflector = Reflector(
             session,
             Resource(name="volumes", path="/api/v1/persistentvolumes", decode=VOLUMES),
-            store=volumes,
-            on_change=self.volumes.volume_changed,
+            store=store,
+            on_change=volumes.volume_changed,
             metrics=outside.metrics,
         )
+        claims = Joined[Claim]()
         of_claims = Resource(name="claims", path="/api/v1/persistentvolumeclaims", decode=CLAIMS)
         self._claim_reflectors = tuple(
             Reflector(
                 session,
                 resource,
                 store=claims.new(),
-                on_change=self.volumes.claim_changed,
+                on_change=volumes.claim_changed,
                 metrics=outside.metrics,
             )
             for resource in of_claims.within(outside.settings.watch_namespace)
@@ -57,15 +63,15 @@ class VolumeParts:
         """Keep all of it up to date, for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="volumes")
-            changes = report_changes(self._changes, self._on_change)
+            changes = report_changes(self._changes, self._news.volumes_changed)
             group.create_task(changes, name="changes")
 
     def _changes(self) -> int:
-        return self.volumes.changes
+        return self._volumes.changes
 
     async def _follow(self) -> None:
         if not await may_read_volumes(self._outside.settings, self._outside.kube):
-            self.volumes.do_without()
+            self._volumes.do_without()
             for reflector in self.reflectors:
                 reflector.synced.set()
             log.warning(

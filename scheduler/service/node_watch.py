@@ -1,28 +1,22 @@
-"""Builds the parts that know nodes: watches of Nodes and slurmd pods, Slurm's records, mapping."""
+"""Keeps what is known of nodes up to date: Nodes, slurmd pods, Slurm's records, and map files."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from scheduler.config.settings import Settings, SettingsError
-from scheduler.core.node_mapping import OF_NODES, OF_SLURM, Strategy, Way
+from scheduler.core.node_mapping import OF_NODES, OF_SLURM, Strategy
+from scheduler.kube.identity import may_read_nodes
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
-from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
-from scheduler.nodes.candidates import Nodes
-from scheduler.nodes.map import NodeMap
-from scheduler.nodes.map_file import MapFile, MapFileError
-from scheduler.nodes.node_kinds import NodeKinds
-from scheduler.nodes.records import SlurmNodes
-from scheduler.observe.metrics import Metrics
-from slurmapi import SlurmClient
+from scheduler.service.known_cluster import KnownCluster
+from scheduler.service.outside import Outside
+from scheduler.service.stores import Stores
 
 log = structlog.get_logger(__name__)
 
@@ -30,44 +24,23 @@ log = structlog.get_logger(__name__)
 _FIRST_SECONDS: Final = 5.0
 
 
-class NodeParts:
-    """The parts that know nodes, connected. Once the API server answers, `may_read` returns whether
-    Nodes can be read.
-
-    Raises SettingsError for a map file that cannot be read.
-    """
+class NodeWatch:
+    """The watches of Nodes and of slurmd pods, Slurm's list of nodes, and the map files."""
 
     def __init__(
-        self,
-        settings: Settings,
-        kube: KubeSession,
-        slurm: SlurmClient,
-        *,
-        may_read: Callable[[], Awaitable[bool]],
-        metrics: Metrics,
-        clock: Callable[[], float],
-        on_change: Callable[[], None],
+        self, outside: Outside, session: KubeSession, stores: Stores, *, known: KnownCluster
     ) -> None:
-        self._settings = settings
-        self._kube = kube
-        self._may_read = may_read
-        self._metrics = metrics
-        strategies = settings.strategies
-        store = Store[Node]()
-        self.records = SlurmNodes(slurm, clock=clock, on_change=self._changed)
-        self._files = {it: _map_file(it) for it in strategies if it.way is Way.FILE}
-        self._pods = {it: Joined[Pod]() for it in strategies if it.way is Way.SLURMD_POD}
-        self._map = NodeMap(
-            strategies, slurm=self.records, nodes=store, pods=self._pods, files=self._files
-        )
-        self.nodes = Nodes(store, nodemap=self._map, slurm=self.records, on_change=on_change)
-        self.kinds = NodeKinds(slurm, self.records, may_serve=self.nodes.may_serve, clock=clock)
+        self._outside = outside
+        self._settings = outside.settings
+        self._session = session
+        self._stores = stores
+        self._known = known
         self._reflector = Reflector(
-            kube,
+            session,
             Resource(name="nodes", path="/api/v1/nodes", decode=NODES),
-            store=store,
-            on_change=self.nodes.node_changed,
-            metrics=metrics,
+            store=stores.nodes,
+            on_change=known.nodes.node_changed,
+            metrics=outside.metrics,
         )
         self._pod_reflectors = tuple(self._of_pods())
 
@@ -78,9 +51,9 @@ class NodeParts:
 
     async def run(self) -> None:
         """Keep all of it up to date, for ever; end it by cancelling."""
-        parts = [self.records.run(), self._follow_nodes()]
+        parts = [self._known.records.run(), self._follow_nodes()]
         parts += [reflector.run() for reflector in self._pod_reflectors]
-        parts += [file.follow(self._changed) for file in self._files.values()]
+        parts += [file.follow(self._known.mapping_changed) for file in self._known.files.values()]
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(part, name="node part")
@@ -89,7 +62,7 @@ class NodeParts:
         """Wait until Slurm has listed its nodes, but no longer than `_FIRST_SECONDS`."""
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
-                await self.records.first_list.wait()
+                await self._known.records.first_list.wait()
         except TimeoutError:
             log.warning("slurm's nodes are not known yet: nothing is submitted until they are")
 
@@ -98,15 +71,15 @@ class NodeParts:
         for reflector in self.reflectors:
             await reflector.synced.wait()
         if any(strategy.way in OF_SLURM for strategy in self._settings.strategies):
-            await self.records.first_list.wait()
+            await self._known.records.first_list.wait()
 
     async def _follow_nodes(self) -> None:
-        may_read = await self._may_read()
-        self._metrics.node_checks.set(may_read)
+        may_read = await may_read_nodes(self._settings, self._outside.kube)
+        self._outside.metrics.node_checks.set(may_read)
         if may_read:
             await self._reflector.run()
         self._say_what_is_not_checked()
-        self.nodes.do_without()
+        self._known.nodes.do_without()
         self._reflector.synced.set()
 
     def _say_what_is_not_checked(self) -> None:
@@ -118,19 +91,16 @@ class NodeParts:
             mappings_without_effect=useless,
         )
 
-    def _changed(self) -> None:
-        self.nodes.mapping_changed()
-
     def _of_pods(self) -> Sequence[Reflector[Pod]]:
         return [
             Reflector(
-                self._kube,
+                self._session,
                 resource,
                 store=joined.new(),
                 on_change=self._pod_changed,
-                metrics=self._metrics,
+                metrics=self._outside.metrics,
             )
-            for strategy, joined in self._pods.items()
+            for strategy, joined in self._stores.slurmd_pods.items()
             for resource in self._pods_of(strategy)
         ]
 
@@ -147,14 +117,7 @@ class NodeParts:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is None or new is None or _parts_for_mapping(old) != _parts_for_mapping(new):
-            self._changed()
-
-
-def _map_file(strategy: Strategy) -> MapFile:
-    try:
-        return MapFile(Path(strategy.key))
-    except MapFileError as error:
-        raise SettingsError(f"--node-mapping: {error}") from None
+            self._known.mapping_changed()
 
 
 def _parts_for_mapping(pod: Pod) -> tuple[object, ...]:
