@@ -29,7 +29,7 @@ class Check:
 
 
 CHECKS: Final = (
-    Check("slurm-api", Group.SLURM, of_slurm.api, _ERROR),
+    Check("slurm-api", Group.SLURM, of_slurm.slurmrestd, _ERROR),
     Check("token", Group.SLURM, of_slurm.token, _ERROR),
     Check("token-rights", Group.SLURM, of_slurm.token_rights, _NOTE),
     Check("kill-wait", Group.SLURM, of_slurm_conf.kill_wait, _WARNING),
@@ -40,10 +40,10 @@ CHECKS: Final = (
     Check("gres", Group.SLURM, of_slurm.gres, _WARNING),
     Check("accounting", Group.SLURM, of_slurm_conf.accounting, _NOTE),
     Check("slurm-nodes", Group.SLURM, of_slurm.nodes, _ERROR),
-    Check("kubernetes-api", Group.KUBERNETES, of_kube.api, _ERROR),
-    Check("rights", Group.KUBERNETES, of_kube.rights, _ERROR),
+    Check("kubernetes-api", Group.KUBERNETES, of_kube.api_server, _ERROR),
+    Check("rights", Group.KUBERNETES, of_kube.rights_granted, _ERROR),
     Check("namespaces", Group.KUBERNETES, of_kube.served, _WARNING),
-    Check("own-namespace", Group.KUBERNETES, of_kube.own_namespace, _ERROR),
+    Check("own-namespace", Group.KUBERNETES, of_kube.namespace_known, _ERROR),
     Check("admission", Group.KUBERNETES, of_kube.admission, _WARNING),
     Check("node-mapping", Group.BOTH, of_both.mapping, _ERROR),
     Check("node-readiness", Group.BOTH, of_both.readiness, _WARNING),
@@ -51,11 +51,11 @@ CHECKS: Final = (
     Check("foreign-pods", Group.BOTH, of_both.foreign_pods, _WARNING),
     Check("clocks", Group.BOTH, of_both.clocks, _WARNING),
     Check("policy-file", Group.BOTH, of_both.policy, _ERROR),
-    Check("scheduler", Group.BOTH, of_both.running, _ERROR),
+    Check("scheduler", Group.BOTH, of_both.scheduler_ready, _ERROR),
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+def run_checks(facts: Facts) -> list[Finding]:
     """What all checks say."""
     return [
         Finding(check.name, check.group, said.severity, plain(said.what), plain(said.remedy))

@@ -19,12 +19,12 @@ from scheduler.config import flags
 from scheduler.config.settings import Settings
 from scheduler.doctor import report
 from scheduler.doctor.asking import Progress
-from scheduler.doctor.checks import examine
+from scheduler.doctor.checks import run_checks
 from scheduler.doctor.facts import NOT_ASKED, Facts, KubeFacts, Pair, PodsOnNodes, Unread
 from scheduler.doctor.finding import Severity
 from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
-from scheduler.doctor.read_scheduler import running
+from scheduler.doctor.read_scheduler import running_scheduler
 from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
 from scheduler.policy import file as policy_file
@@ -72,14 +72,16 @@ def request_seconds(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError."""
     settings = flags.load(arguments)
-    facts = asyncio.run(read(settings, seconds=arguments.request_timeout))
-    findings = examine(facts)
-    write(report.as_json(findings) if arguments.output == "json" else report.text(findings))
+    facts = asyncio.run(ask_both(settings, seconds=arguments.request_timeout))
+    findings = run_checks(facts)
+    write(
+        report.findings_as_json(findings) if arguments.output == "json" else report.text(findings)
+    )
     accepted = Severity.NOTE if arguments.strict else Severity.WARNING
     return int(report.worst(findings) > accepted)
 
 
-async def read(settings: Settings, *, seconds: float) -> Facts:
+async def ask_both(settings: Settings, *, seconds: float) -> Facts:
     """Ask both servers. No question takes longer than `seconds`, and none more than is needed."""
     progress = Progress(_say)
     policy, fault = await _policy(settings)
@@ -111,7 +113,7 @@ async def read(settings: Settings, *, seconds: float) -> Facts:
             facts,
             slurm_seconds_off=slurm.seconds_off,
             policy=fault,
-            running=await running(settings.health_probe_bind_address, progress=progress),
+            running=await running_scheduler(settings.health_probe_bind_address, progress=progress),
         )
 
 

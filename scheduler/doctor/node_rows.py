@@ -158,7 +158,7 @@ def _too_little(
             yield f"{amount} {what} free in Slurm, {max(0, has[what])} on the Node{beside}"
 
 
-def as_object(row: NodeRow) -> dict[str, Any]:
+def node_as_object(row: NodeRow) -> dict[str, Any]:
     """The row for programs. Null stands for what is not known."""
     amounts = {"cpus": row.cpus, "memoryMiB": row.memory_mib, "gpus": row.gpus}
     return {

@@ -22,7 +22,7 @@ _COLUMNS: Final[dict[str, Callable[[NodeRow], str]]] = {
 }
 
 
-def table(rows: Sequence[NodeRow]) -> str:
+def node_table(rows: Sequence[NodeRow]) -> str:
     """A heading, and a line for each node."""
     cells = [[cell(row) or _UNKNOWN for cell in _COLUMNS.values()] for row in rows]
     lines = [list(_COLUMNS), *cells]

@@ -19,8 +19,8 @@ from scheduler.doctor.asking import Progress
 from scheduler.doctor.command import agent, request_seconds, write
 from scheduler.doctor.facts import KubeFacts, SlurmFacts, Unread
 from scheduler.doctor.finding import plain
-from scheduler.doctor.node_rows import NodeRow, as_object, rows
-from scheduler.doctor.node_table import table
+from scheduler.doctor.node_rows import NodeRow, node_as_object, rows
+from scheduler.doctor.node_table import node_table
 from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
 from scheduler.doctor.read_slurm import SlurmReader
@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     for why in unread:
         sys.stderr.write(f"{arguments.parser.prog}: {plain(why)}\n")
     if arguments.output == "json":
-        write(json.dumps({"items": [as_object(it) for it in chosen]}, indent=2) + "\n")
+        write(json.dumps({"items": [node_as_object(it) for it in chosen]}, indent=2) + "\n")
     else:
-        write(table(chosen))
+        write(node_table(chosen))
     return 0
 
 

@@ -205,7 +205,7 @@ def policy(facts: Facts) -> Iterator[CheckResult]:
         yield ok(f"the policy file {path} is valid")
 
 
-def running(facts: Facts) -> Iterator[CheckResult]:
+def scheduler_ready(facts: Facts) -> Iterator[CheckResult]:
     """The scheduler that runs on this machine, or in this pod, is ready (/readyz)."""
     found = facts.running
     if isinstance(found, Unread):

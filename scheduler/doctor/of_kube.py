@@ -22,7 +22,7 @@ _DURATIONS: Final = TypeAdapter[float](Seconds)
 _POLICIES: Final = "docs/admission.md#install"
 
 
-def api(facts: Facts) -> Iterator[CheckResult]:
+def api_server(facts: Facts) -> Iterator[CheckResult]:
     """The API server answers."""
     version = facts.kube.version
     if isinstance(version, Unread):
@@ -31,7 +31,7 @@ def api(facts: Facts) -> Iterator[CheckResult]:
     yield ok(f"{facts.kube.server} is Kubernetes {version}")
 
 
-def rights(facts: Facts) -> Iterator[CheckResult]:
+def rights_granted(facts: Facts) -> Iterator[CheckResult]:
     """These credentials have each right that the scheduler needs (SelfSubjectAccessReview)."""
     found = facts.kube.rights
     if isinstance(found, Unread):
@@ -76,7 +76,7 @@ def served(facts: Facts) -> Iterator[CheckResult]:
         yield ok(f"pods of {some(list(names))} are served, which exist")
 
 
-def own_namespace(facts: Facts) -> Iterator[CheckResult]:
+def namespace_known(facts: Facts) -> Iterator[CheckResult]:
     """The scheduler's own namespace is known, where rights or the election need it."""
     settings, own = facts.settings, facts.kube.own_namespace
     if own or isinstance(facts.kube.version, Unread):

@@ -20,7 +20,7 @@ _ROOT: Final = "root"
 _OUT_OF_USE: Final = AWAY | {"DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}
 
 
-def api(facts: Facts) -> Iterator[CheckResult]:
+def slurmrestd(facts: Facts) -> Iterator[CheckResult]:
     """slurmrestd answers, in a version that both sides speak, and slurmctld answers it."""
     slurm = facts.slurm
     if isinstance(slurm.version, Unread):
@@ -49,7 +49,7 @@ def token(facts: Facts) -> Iterator[CheckResult]:
     """The token can be read, is not about to expire, and can be renewed."""
     name, life = facts.slurm.token, facts.slurm.lifetime
     if isinstance(facts.slurm.version, Unread) and facts.slurm.version.cause == "token_missing":
-        return  # `api` says so
+        return  # the check slurm-api says so
     if math.isnan(life.expires_at):
         yield note(f"the token of {name} does not say when it expires")
         return

@@ -19,7 +19,7 @@ from scheduler.config.settings import Settings
 from scheduler.core.node_mapping import Strategy, Way
 from scheduler.doctor.asking import Asker, Progress
 from scheduler.doctor.facts import AdmissionPolicy, KubeFacts, NodePods, PodsOnNodes, Unread
-from scheduler.doctor.rights import Right, rights
+from scheduler.doctor.rights import Right, rights_used
 from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import Forbidden, KubeError, NotFound
 from scheduler.kube.identity import own_namespace
@@ -89,7 +89,9 @@ _bindings: Final = decoder(ItemList[_Binding])
 
 
 class KubeReader:
-    """Reads what `KubeFacts` holds, through an open session. `reads_labels` is as for `rights`."""
+    """Reads what `KubeFacts` holds, through an open session. `reads_labels` is as for
+    `rights_used`.
+    """
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class KubeReader:
 
     async def _rights(self, own: str) -> Mapping[Right, bool]:
         settings = self._settings.model_copy(update={"watch_namespace": self._served})
-        wanted = rights(settings, own=own, reads_labels=self._reads_labels)
+        wanted = rights_used(settings, own=own, reads_labels=self._reads_labels)
         return dict(zip(wanted, await together(map(self._may, wanted)), strict=True))
 
     async def _may(self, right: Right) -> bool:

@@ -18,7 +18,9 @@ _NOT_READY: Final = 503
 _ANYWHERE: Final = frozenset({None, "", "0.0.0.0", "::"})  # noqa: S104 - to be replaced
 
 
-async def running(address: Address | None, *, progress: Progress) -> Running | Unread | None:
+async def running_scheduler(
+    address: Address | None, *, progress: Progress
+) -> Running | Unread | None:
     """What its /readyz answers; None if nothing listens there, or if it is turned off."""
     if address is None:
         return None

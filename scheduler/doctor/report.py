@@ -28,7 +28,7 @@ def _lines(finding: Finding) -> Iterator[str]:
         yield f"  {'':<{_WIDTH}}  -> {finding.remedy}"
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def findings_as_json(findings: Sequence[Finding]) -> str:
     """For programs."""
     body = {
         "version": VERSION,

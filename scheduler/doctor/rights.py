@@ -41,7 +41,7 @@ class Right:
         return f"{self.verb} {self.resource}{group}{name}{where}"
 
 
-def rights(settings: Settings, *, own: str, reads_labels: bool = False) -> tuple[Right, ...]:
+def rights_used(settings: Settings, *, own: str, reads_labels: bool = False) -> tuple[Right, ...]:
     """All rights that the scheduler uses with these settings. `own` is the namespace that it runs
     in, "" if it is not known. `reads_labels` says that rules of the policy select by the labels of
     Namespaces.

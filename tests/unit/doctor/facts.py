@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from scheduler.config.settings import Settings
-from scheduler.doctor.checks import CHECKS, examine
+from scheduler.doctor.checks import CHECKS, run_checks
 from scheduler.doctor.facts import AdmissionPolicy, Facts, KubeFacts, Pair, PodsOnNodes, SlurmFacts
 from scheduler.doctor.finding import Finding, Severity
 from scheduler.doctor.of_slurm_conf import FAST
-from scheduler.doctor.rights import rights
+from scheduler.doctor.rights import rights_used
 from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
 from slurmapi import ApiVersion, Ping, SlurmConfig, SlurmNode
 from slurmapi.jwt import Lifetime
@@ -78,7 +78,7 @@ def healthy(**settings: Any) -> Facts:
             version="v1.36.3",
             seconds_off=0.2,
             own_namespace="here",
-            rights=dict.fromkeys(rights(given, own="here"), True),
+            rights=dict.fromkeys(rights_used(given, own="here"), True),
             absent=(),
             policies=(AdmissionPolicy("slurm-pod-scheduler-pods", {}, bound=True),),
             nodes=tuple(it.node for it in pairs if it.node is not None),
@@ -110,7 +110,7 @@ def told(facts: Facts, check: str) -> list[tuple[str, str]]:
     docs/doctor.md says, and that what is bad has a remedy.
     """
     (worst,) = (it.worst for it in CHECKS if it.name == check)
-    found = [it for it in examine(facts) if it.check == check]
+    found = [it for it in run_checks(facts) if it.check == check]
     assert all(it.severity <= worst for it in found)
     assert all(it.remedy for it in found if it.severity >= Severity.WARNING)
     return [(it.severity.word, it.what) for it in found]
@@ -118,6 +118,6 @@ def told(facts: Facts, check: str) -> list[tuple[str, str]]:
 
 def only(facts: Facts, check: str) -> Finding:
     """The only finding of the check."""
-    (found,) = (it for it in examine(facts) if it.check == check)
+    (found,) = (it for it in run_checks(facts) if it.check == check)
     assert told(facts, check)
     return found

@@ -9,7 +9,7 @@ import yaml
 
 from scheduler.config.settings import Settings
 from scheduler.doctor.facts import AdmissionPolicy, Unread
-from scheduler.doctor.rights import Right, rights
+from scheduler.doctor.rights import Right, rights_used
 from tests.unit.doctor.facts import healthy, only, told, with_kube
 
 MANIFESTS = Path(__file__).parents[3] / "deploy/manifests"
@@ -33,7 +33,7 @@ def granted(*names: str | Path) -> set[tuple[str, str, str, str]]:
 
 def wanted(**settings: object) -> set[tuple[str, str, str, str]]:
     given = Settings.model_validate({key.replace("_", "-"): it for key, it in settings.items()})
-    found = rights(given, own=OWN)
+    found = rights_used(given, own=OWN)
     assert len(set(found)) == len(found)
     return {(it.verb, it.resource, it.group, it.name) for it in found}
 
@@ -91,7 +91,9 @@ def test_page_needs_reviews_and_events() -> None:
 
 def test_policy_that_selects_by_labels_needs_the_right_of_its_example() -> None:
     settings = Settings.model_validate({})
-    more = set(rights(settings, own=OWN, reads_labels=True)) - set(rights(settings, own=OWN))
+    more = set(rights_used(settings, own=OWN, reads_labels=True)) - set(
+        rights_used(settings, own=OWN)
+    )
     path = MANIFESTS.parent / "examples/rbac-namespaces.yaml"
     assert {(it.verb, it.resource, it.group, it.name) for it in more} == granted(path)
     assert all(it.needed for it in more)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from scheduler.core.node_suitability import Taint
 from scheduler.doctor.facts import NodePods, Pair, PodsOnNodes, Unread
-from scheduler.doctor.node_rows import Amount, NodeRow, as_object, rows
-from scheduler.doctor.node_table import table
+from scheduler.doctor.node_rows import Amount, NodeRow, node_as_object, rows
+from scheduler.doctor.node_table import node_table
 from scheduler.kube.wire import Node
 from tests.unit.doctor.facts import kube_node, pair, slurm_node
 
@@ -98,9 +98,9 @@ def test_pods_that_may_not_be_read_are_not_counted() -> None:
 @pytest.mark.parametrize("changes", [{}, {"states": frozenset({"DOWN"})}])
 def test_table_and_object_have_the_same(changes: Mapping[str, Any]) -> None:
     found = row(pair("a", allocated_cpus=4, **changes), ours=on("a", cpu=4000))
-    heading, line = table([found]).splitlines()
+    heading, line = node_table([found]).splitlines()
     assert heading.split()[:4] == ["NAME", "SLURM", "NODE", "KUBERNETES"]
     assert "4/0/60/64" in line.split()
-    body = as_object(found)
+    body = node_as_object(found)
     assert body["cpus"] == {"pods": 4, "jobs": 0, "free": 60, "total": 64}
     assert (line.split()[-1] == "-") is (body["refused"] == [])

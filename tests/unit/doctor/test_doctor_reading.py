@@ -14,7 +14,7 @@ from scheduler.config.settings import Address, Settings
 from scheduler.doctor.asking import Progress
 from scheduler.doctor.facts import AdmissionPolicy, PodsOnNodes, Running, Unread
 from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, PAGE, KubeReader
-from scheduler.doctor.read_scheduler import running
+from scheduler.doctor.read_scheduler import running_scheduler
 from scheduler.kube.errors import Forbidden, NotFound
 from scheduler.kube.session import KubeSession
 from scheduler.service.probes import probes
@@ -172,7 +172,7 @@ async def answer_of(app: web.Application, host: str = "127.0.0.1") -> Running | 
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         address = Address(host=host, port=runner.addresses[0][1])
-        return await running(address, progress=Progress(lambda _line: None))
+        return await running_scheduler(address, progress=Progress(lambda _line: None))
     finally:
         await runner.cleanup()
 
@@ -194,5 +194,5 @@ async def test_server_that_is_no_scheduler_is_told_from_one() -> None:
 async def test_port_where_nothing_listens_is_no_scheduler() -> None:
     (port,) = free_ports(1)
     address = Address(host=None, port=port)
-    assert await running(address, progress=Progress(lambda _line: None)) is None
-    assert await running(None, progress=Progress(lambda _line: None)) is None
+    assert await running_scheduler(address, progress=Progress(lambda _line: None)) is None
+    assert await running_scheduler(None, progress=Progress(lambda _line: None)) is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.doctor import report
-from scheduler.doctor.checks import CHECKS, examine
+from scheduler.doctor.checks import CHECKS, run_checks
 from scheduler.doctor.facts import Pair
 from scheduler.doctor.finding import Finding, Group, Severity, plain
 from tests.unit.doctor.facts import healthy, pair, slurm_node, with_pairs, with_slurm
@@ -35,7 +35,7 @@ def test_text_has_a_heading_for_each_group_and_a_remedy_below_its_finding() -> N
 
 
 def test_json_is_as_documented() -> None:
-    found = json.loads(report.as_json(FOUND))
+    found = json.loads(report.findings_as_json(FOUND))
     assert found == {
         "version": 1,
         "worst": "warning",
@@ -68,7 +68,7 @@ def test_texts_of_servers_move_no_cursor_and_have_a_bounded_length() -> None:
     evil = "\x1b[2J\r\n\u202e" + "x" * 100_000
     facts = with_pairs(healthy(), [Pair(slurm_node(evil), "", evil), pair("a")])
     facts = with_slurm(facts, cluster=evil, nodes=(slurm_node(evil, states=frozenset({"DOWN"})),))
-    printed = report.text(examine(facts))
+    printed = report.text(run_checks(facts))
     assert all(line.isprintable() for line in printed.splitlines())
     assert len(printed) < 20_000
 
