@@ -159,7 +159,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     try:
-        given = flags.load(arguments)
+        given = flags.load_settings(arguments)
         logs.set_up(given.zap_log_level, given.log_format)
         descriptors.raise_limit()
         asyncio.run(tended(startup.run(given, showing=_showing(given))))

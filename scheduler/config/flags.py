@@ -78,7 +78,9 @@ def add_argument(group: argparse._ActionsContainer, name: str) -> None:
     )
 
 
-def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
+def load_settings(
+    arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ
+) -> Settings:
     """The settings. Raises SettingsError, which names each fault, its value and what is
     accepted.
     """

@@ -55,7 +55,7 @@ def nearest(name: str, known: Iterable[str], *, show: Callable[[str], str] = rep
     return f"; did you mean {show(near[0])}?" if near else ""
 
 
-def shown(value: object) -> str:
+def abridged(value: object) -> str:
     """The value so that the person who wrote it recognises it, with a bounded length."""
     return _SHORT.repr(value)
 

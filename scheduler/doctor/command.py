@@ -71,7 +71,7 @@ def request_seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError."""
-    settings = flags.load(arguments)
+    settings = flags.load_settings(arguments)
     facts = asyncio.run(ask_both(settings, seconds=arguments.request_timeout))
     findings = run_checks(facts)
     write(
@@ -146,7 +146,7 @@ async def _policy(settings: Settings) -> tuple[Policy, str]:
     if path is None:
         return NO_POLICY, ""
     try:
-        return await asyncio.to_thread(policy_file.read, path, gangs=settings.gangs), ""
+        return await asyncio.to_thread(policy_file.read_policy, path, gangs=settings.gangs), ""
     except policy_file.PolicyError as error:
         return NO_POLICY, str(error)
 

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError."""
-    settings = flags.load(arguments)
+    settings = flags.load_settings(arguments)
     try:
         found, unread = asyncio.run(_read(settings, seconds=arguments.request_timeout))
     except _NotAskedError as error:

@@ -40,7 +40,7 @@ class Rename:
     value: str
 
 
-Change = Put | Drop | Rename
+DocumentChange = Put | Drop | Rename
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Note:
 class Plan:
     """All that is to be done to a document."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[DocumentChange, ...] = ()
     notes: tuple[Note, ...] = ()
 
     def __add__(self, other: Plan) -> Plan:
@@ -81,7 +81,7 @@ def mapping_at(data: Any, path: Path) -> Mapping[Any, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def applied(data: Any, changes: Iterable[Change]) -> Any:
+def applied(data: Any, changes: Iterable[DocumentChange]) -> Any:
     """The document after the changes."""
     data = deepcopy(data)
     for change in changes:

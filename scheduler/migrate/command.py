@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError for a flag."""
     # The policy is no setting here: as one it would need the secret of the hooks.
-    settings = flags.load(argparse.Namespace(**_given(arguments)), {})
+    settings = flags.load_settings(argparse.Namespace(**_given(arguments)), {})
     site = Site(
         rules=replace(rules_of(settings), grace_policy=arguments.grace_policy),
         scheduler_name=_given(arguments).get("scheduler_name"),

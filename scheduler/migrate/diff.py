@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from scheduler.migrate.edit import TextEdit, carried_out
+from scheduler.migrate.edit import TextEdit, with_edits
 
 _CONTEXT: Final = 3
 _NO_NEWLINE: Final = "\n\\ No newline at end of file\n"
@@ -55,7 +55,7 @@ def _regions(text: str, lines: list[str], edits: Sequence[TextEdit]) -> Iterator
             groups.append((first, last, [edit]))
     for first, last, inside in groups:
         begin, end = starts[first], starts[last]
-        yield _Region(first, last, split_lines(carried_out(text[begin:end], inside, begin=begin)))
+        yield _Region(first, last, split_lines(with_edits(text[begin:end], inside, begin=begin)))
 
 
 def _touched(starts: list[int], edit: TextEdit) -> tuple[int, int]:

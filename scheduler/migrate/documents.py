@@ -52,7 +52,7 @@ class _Loader(strict_yaml.Loader):
         return node
 
 
-def load(found: bytes) -> tuple[str, list[YamlDocument]]:
+def load_documents(found: bytes) -> tuple[str, list[YamlDocument]]:
     """The text and its documents, without empty ones. Raises ValueError with a text to put after
     the file's name.
     """

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from scheduler.migrate.changes import Change, Drop, Path, Put, Rename
+from scheduler.migrate.changes import DocumentChange, Drop, Path, Put, Rename
 from scheduler.migrate.tree import Entry, end_of, entries, entry, line_of, node_at
 
 # Anything else is put in quotes: it could be read as a number, a truth value or a time.
@@ -58,7 +58,7 @@ class _Work:
     drops: set[str] = field(default_factory=set)
 
 
-def edits_for(text: str, root: yaml.Node, changes: Iterable[Change]) -> list[TextEdit]:
+def edits_for(text: str, root: yaml.Node, changes: Iterable[DocumentChange]) -> list[TextEdit]:
     """The edits that carry the changes out, in the order of the text. Raises EditError."""
     writer = _Writer(text, root)
     found = [
@@ -67,7 +67,7 @@ def edits_for(text: str, root: yaml.Node, changes: Iterable[Change]) -> list[Tex
     return sorted(found, key=lambda it: (it.start, it.end))
 
 
-def carried_out(text: str, edits: Iterable[TextEdit], *, begin: int = 0) -> str:
+def with_edits(text: str, edits: Iterable[TextEdit], *, begin: int = 0) -> str:
     """The text after the edits. It begins at `begin` of the file that the edits are about."""
     parts, done = [], begin
     for edit in edits:
@@ -76,7 +76,7 @@ def carried_out(text: str, edits: Iterable[TextEdit], *, begin: int = 0) -> str:
     return "".join([*parts, text[done - begin :]])
 
 
-def _sorted_out(writer: _Writer, changes: Iterable[Change]) -> list[tuple[Path, _Work]]:
+def _sorted_out(writer: _Writer, changes: Iterable[DocumentChange]) -> list[tuple[Path, _Work]]:
     """The work by mapping. A mapping that loses all of its entries is dropped itself."""
     found: dict[Path, _Work] = {}
     root = writer.root

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.migrate.changes import Note, applied
-from scheduler.migrate.documents import YamlDocument, load
-from scheduler.migrate.edit import EditError, TextEdit, carried_out, edits_for
+from scheduler.migrate.documents import YamlDocument, load_documents
+from scheduler.migrate.edit import EditError, TextEdit, edits_for, with_edits
 from scheduler.migrate.plan import Site, plan
 from scheduler.migrate.tree import line_of
 
@@ -36,7 +36,7 @@ class Examined:
     @property
     def new_text(self) -> str:
         """The text after the edits."""
-        return carried_out(self.text, self.edits)
+        return with_edits(self.text, self.edits)
 
 
 def examine(found: bytes, site: Site) -> Examined:
@@ -46,7 +46,7 @@ def examine(found: bytes, site: Site) -> Examined:
     words = [name.encode() for name in site.old_names]
     if not _CONCERNS.search(found) and not any(word in found for word in words):
         return Examined(found.decode(errors="replace"))
-    text, documents = load(found)
+    text, documents = load_documents(found)
     edits: list[TextEdit] = []
     findings: list[LineNote] = []
     meant = []
@@ -63,7 +63,7 @@ def examine(found: bytes, site: Site) -> Examined:
 
 def _says(text: str, meant: list[Any]) -> bool:
     try:
-        return [it.data for it in load(text.encode())[1]] == meant
+        return [it.data for it in load_documents(text.encode())[1]] == meant
     except ValueError:
         return False
 

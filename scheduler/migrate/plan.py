@@ -19,7 +19,7 @@ from annotations.grace import USUAL_GRACE
 from scheduler.facts.pod_view import view_of
 from scheduler.kube.wire import Pod
 from scheduler.migrate import bridge
-from scheduler.migrate.changes import Change, Note, Path, Plan, Put, applied, at, mapping_at
+from scheduler.migrate.changes import DocumentChange, Note, Path, Plan, Put, applied, at, mapping_at
 from scheduler.migrate.objects import Workload, objects_in, title_of, workload
 from scheduler.migrate.pod_annotations import bridge_annotations
 from scheduler.migrate.values import about_values, wrong_addresses
@@ -117,7 +117,7 @@ def _is_sunks(data: Any, template: Path, site: Site) -> bool:
     return any(str(key).startswith(PREFIX) for key in found)
 
 
-def _renamed(data: Any, template: Path, site: Site, *, of_bridge: bool) -> Iterator[Change]:
+def _renamed(data: Any, template: Path, site: Site, *, of_bridge: bool) -> Iterator[DocumentChange]:
     path = (*template, "spec", _NAME)
     name, wanted = at(data, path), site.scheduler_name
     if of_bridge:
@@ -130,7 +130,7 @@ def _renamed(data: Any, template: Path, site: Site, *, of_bridge: bool) -> Itera
         yield Put(path, wanted)
 
 
-def _shortened(data: Any, template: Path, rules: Rules) -> Iterator[Change]:
+def _shortened(data: Any, template: Path, rules: Rules) -> Iterator[DocumentChange]:
     path, longest = (*template, "spec", _GRACE), longest_grace(rules)
     found = at(data, path)
     grace = USUAL_GRACE if found is None else found
@@ -192,7 +192,7 @@ def _number(part: Any, path: Path) -> int:
 
 
 def _refusals(
-    data: Any, pods: Workload, changes: tuple[Change, ...], rules: Rules
+    data: Any, pods: Workload, changes: tuple[DocumentChange, ...], rules: Rules
 ) -> Iterator[Note]:
     """What the scheduler would refuse about the pods after the changes."""
     after = applied(data, changes)

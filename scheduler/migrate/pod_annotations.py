@@ -7,7 +7,17 @@ from typing import Any, Final
 
 from annotations import PREFIX, Problem
 from scheduler.migrate import bridge
-from scheduler.migrate.changes import Change, Drop, Note, Path, Plan, Put, Rename, at, mapping_at
+from scheduler.migrate.changes import (
+    DocumentChange,
+    Drop,
+    Note,
+    Path,
+    Plan,
+    Put,
+    Rename,
+    at,
+    mapping_at,
+)
 from scheduler.migrate.objects import Workload
 
 _OWN: Final = ("metadata", "annotations")
@@ -43,7 +53,7 @@ def _moved(data: Any, pods: Workload, path: Path) -> Plan:
     ours = bridge.translated(name, value)
     if isinstance(ours, Problem):
         return _noted(pods, path, ours)
-    puts: list[Change] = []
+    puts: list[DocumentChange] = []
     for template in pods.templates if ours is not None else ():
         key, wanted = (PREFIX + ours[0], ours[1]) if ours else ("", "")
         there = at(data, (*template, *_OWN, key))
@@ -81,7 +91,7 @@ def _noted(pods: Workload, path: Path, problem: Problem) -> Plan:
     return Plan(notes=(Note(path, problem, pods.title),))
 
 
-def _whole_node(data: Any, pods: Workload, places: list[Path]) -> Iterator[Change]:
+def _whole_node(data: Any, pods: Workload, places: list[Path]) -> Iterator[DocumentChange]:
     """slurm-bridge gives each pod a whole node, unless the pod says otherwise."""
     key, value = bridge.WHOLE_NODE
     names = (bridge.PREFIX + key, PREFIX + key)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from annotations.keys import BY_KEY, Definition
 from annotations.problems import NotAcceptableError
-from scheduler.config.wrong_values import nearest, shown
+from scheduler.config.wrong_values import abridged, nearest
 from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.policy.document import Document, RuleDocument, SelectorDocument
 from scheduler.policy.rules import (
@@ -95,7 +95,7 @@ def _section(
             try:
                 found[definition.field] = read(definition, given)
             except NotAcceptableError as refusal:
-                faults.append(f"{where}.{name}: {shown(given)}: expected {refusal}")
+                faults.append(f"{where}.{name}: {abridged(given)}: expected {refusal}")
     return found
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from groundwork.files import Signature, read_if_changed
 from scheduler.config import strict_yaml
-from scheduler.config.wrong_values import expected, nearest, shown
+from scheduler.config.wrong_values import abridged, expected, nearest
 from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.kube.clip import clipped
 from scheduler.policy.compiled import compiled
@@ -40,7 +40,7 @@ class PolicyError(Exception):
     """A policy file is wrong. The text has a line for each fault, which names the file."""
 
 
-def read(path: Path, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
+def read_policy(path: Path, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
     """The policy of that file. `gangs` are the site's sources of gangs. Blocks; raises
     PolicyError.
     """
@@ -116,7 +116,7 @@ def _fault(raw: object, error: Any) -> str:
         return f"{where}: expected a value: it is missing"
     if error["type"] == "value_error" and isinstance(error["input"], Mapping):
         return f"{where}: {expected(error)}"
-    return f"{where}: {shown(error['input'])}: {expected(error)}"
+    return f"{where}: {abridged(error['input'])}: {expected(error)}"
 
 
 def _where(raw: object, location: tuple[str | int, ...]) -> str:

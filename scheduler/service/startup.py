@@ -135,6 +135,6 @@ async def _policy(settings: Settings) -> Policy:
     if path is None:
         return NO_POLICY
     try:
-        return await asyncio.to_thread(policy_file.read, path, gangs=settings.gangs)
+        return await asyncio.to_thread(policy_file.read_policy, path, gangs=settings.gangs)
     except policy_file.PolicyError as error:
         raise SettingsError(f"--policy-file: {error}") from None

@@ -54,7 +54,9 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     asks_slurm = getattr(arguments, "jobs", False)
     names = (*_SETTINGS, *(_SLURM_SETTINGS if asks_slurm else ()))
     given = {name: it for name, it in vars(arguments).items() if name in names}
-    return flags.load(argparse.Namespace(**given), variables(os.environ, ENV_PREFIX, names))
+    return flags.load_settings(
+        argparse.Namespace(**given), variables(os.environ, ENV_PREFIX, names)
+    )
 
 
 def names_of(settings: Settings) -> Names:

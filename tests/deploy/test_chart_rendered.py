@@ -123,7 +123,7 @@ def test_process_takes_command_line_and_files(
         (tmp_path / name).write_text(text)
     settings = _settings(words[1:])
     if settings.policy_file:
-        rules = policy_file.read(tmp_path / settings.policy_file.name)
+        rules = policy_file.read_policy(tmp_path / settings.policy_file.name)
         assert rules is not None
         assert "2592000" in (tmp_path / "policy.yaml").read_text()
     if "nodes.yaml" in files:
@@ -292,7 +292,7 @@ def test_values_that_will_not_do_are_named_with_what_would(
 def _settings(words: list[str]) -> Settings:
     parser = argparse.ArgumentParser()
     flags.add_arguments(parser)
-    return flags.load(parser.parse_args(words), {})
+    return flags.load_settings(parser.parse_args(words), {})
 
 
 def _tried(rig: KubeRig, body: Object) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.policy.file import read
+from scheduler.policy.file import read_policy
 from slurmapi import BaseState, JobSubmission, SlurmClient, SlurmUnreachable, StaticToken
 from tests.contract.conftest import COMPLETING_SECONDS
 from tests.rigs.accounting import accounting_conf
@@ -57,7 +57,7 @@ def settings(name: str) -> str:
 def test_policy_of_the_page_is_one(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(blocks("yaml")[0])
-    assert [it.name for it in read(path).rules] == ["physics", "everybody"]
+    assert [it.name for it in read_policy(path).rules] == ["physics", "everybody"]
 
 
 def test_lines_of_slurm_conf_are_those_of_the_slurm_that_is_tested() -> None:

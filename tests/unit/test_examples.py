@@ -12,9 +12,9 @@ import yaml
 
 from annotations import ContainerResources, JobRequest, PodView, Rules, parse
 from scheduler.commands.every import parser
-from scheduler.config.flags import load
+from scheduler.config.flags import load_settings
 from scheduler.core.naming import GANG_RANK, GANG_SIZE
-from scheduler.policy.file import read
+from scheduler.policy.file import read_policy
 from scheduler.sandbox.kube import KubeCluster, NodeShape
 from tests.support.admission import rendered
 from tests.support.kube import Kube
@@ -71,7 +71,7 @@ def leaves(tree: dict[str, Any], *above: str) -> dict[tuple[str, ...], Any]:
 
 @pytest.mark.parametrize("path", SETTINGS, ids=name)
 def test_settings_are_taken(path):
-    settings = load(parser().parse_args(["run", "--config", str(path)]), {})
+    settings = load_settings(parser().parse_args(["run", "--config", str(path)]), {})
     assert settings.node_mapping
 
 
@@ -96,7 +96,7 @@ def test_values_are_some_that_the_chart_has(path):
 
 @pytest.mark.parametrize("path", POLICIES, ids=name)
 def test_policy_is_taken(path):
-    assert read(path).rules
+    assert read_policy(path).rules
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/admission.txt")), ids=name)

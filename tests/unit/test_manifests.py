@@ -60,7 +60,7 @@ def settings_of(name: str) -> Settings:
     assert command == "run"
     parser = argparse.ArgumentParser()
     flags.add_arguments(parser)
-    return flags.load(parser.parse_args(words), {})
+    return flags.load_settings(parser.parse_args(words), {})
 
 
 def test_arguments_are_settings():

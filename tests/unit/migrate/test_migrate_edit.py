@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.migrate.diff import split_lines, unified
-from scheduler.migrate.documents import DEEPEST, MOST_BYTES, MOST_DOCUMENTS, load
+from scheduler.migrate.documents import DEEPEST, MOST_BYTES, MOST_DOCUMENTS, load_documents
 from scheduler.migrate.edit import EditError
 from scheduler.migrate.examine import examine
 from tests.unit.migrate.manifests import BRIDGE, SITE, SUNK, bridge_job
@@ -190,22 +190,22 @@ def test_what_cannot_be_changed_is_told_with_its_line() -> None:
 )
 def test_what_is_not_taken_is_told(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
-        load(text.encode())
+        load_documents(text.encode())
 
 
 def test_a_bomb_of_aliases_is_refused() -> None:
     rows = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     with pytest.raises(ValueError, match="aliases"):
-        load("\n".join(["a0: &a0 slurm", *rows]).encode())
+        load_documents("\n".join(["a0: &a0 slurm", *rows]).encode())
 
 
 def test_bytes_that_are_no_text_are_told() -> None:
     with pytest.raises(ValueError, match="UTF-8"):
-        load(b"slurm: \xff")
+        load_documents(b"slurm: \xff")
 
 
 def test_times_and_merge_keys_are_text_as_in_kubernetes() -> None:
-    _, (document,) = load(b"{slurm: 2026-13-45, <<: 1}")
+    _, (document,) = load_documents(b"{slurm: 2026-13-45, <<: 1}")
     assert document.data == {"slurm": "2026-13-45", "<<": 1}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.policy.file import read
+from scheduler.policy.file import read_policy
 from scheduler.service.startup import run
 from tests.unit.policy.policies import effective, told, verdict
 
@@ -22,7 +22,7 @@ ROWS = re.findall(r"^\| `(\w+)` \| `?(\w*)`? *\| `?([^`|]*?)`? *\| ([^|]*) \|$",
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_is_a_policy(path):
-    assert read(path).rules
+    assert read_policy(path).rules
 
 
 def test_there_are_examples():

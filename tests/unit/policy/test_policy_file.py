@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.gang_sources import Source
-from scheduler.policy.file import PolicyError, read, understood
+from scheduler.policy.file import PolicyError, read_policy, understood
 from scheduler.policy.rules import NO_POLICY
 from tests.unit.policy.policies import PATH
 
@@ -153,19 +153,19 @@ def test_two_rules_of_one_name_are_refused():
 
 def test_file_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(PolicyError, match=r"nowhere\.yaml: No such file or directory"):
-        read(tmp_path / "nowhere.yaml")
+        read_policy(tmp_path / "nowhere.yaml")
 
 
 def test_folder_is_no_file(tmp_path: Path):
     with pytest.raises(PolicyError, match="Is a directory"):
-        read(tmp_path)
+        read_policy(tmp_path)
 
 
 def test_file_of_any_size_is_not_read(tmp_path: Path):
     path = tmp_path / "policy.yaml"
     path.write_bytes(b"# " + b"x" * 1024 * 1024)
     with pytest.raises(PolicyError, match="expected at most 1048576 bytes"):
-        read(path)
+        read_policy(path)
 
 
 def test_file_that_is_no_text():

@@ -15,7 +15,7 @@ from scheduler.kube.store import Store
 from scheduler.kube.wire import Identified, ObjectMeta
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import watch
-from scheduler.policy.file import read
+from scheduler.policy.file import read_policy
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.watch import PolicyWatch
 
@@ -52,7 +52,7 @@ class Watched:
         self.metrics = Metrics()
         self.namespaces = Namespaces()
         self.rulebook = Rulebook(
-            prefixes=("p/",), policy=read(path), namespaces=self.namespaces.store
+            prefixes=("p/",), policy=read_policy(path), namespaces=self.namespaces.store
         )
         self.changes = 0
         self.watch = PolicyWatch(

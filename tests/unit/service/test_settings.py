@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from annotations import Rules
 from scheduler.config.annotation_rules import rules_of
-from scheduler.config.flags import add_arguments, describe, load
+from scheduler.config.flags import add_arguments, describe, load_settings
 from scheduler.config.groups import GROUPS
 from scheduler.config.settings import Address, Settings, SettingsError
 from scheduler.core.gang_sources import ALL_SOURCES, Source
@@ -20,7 +20,7 @@ DEFAULTS = Settings.model_validate({})
 def parsed(*flags: str, environ: Mapping[str, str] | None = None) -> Settings:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return load(parser.parse_args(flags), environ or {})
+    return load_settings(parser.parse_args(flags), environ or {})
 
 
 def refused(*flags: str, environ: Mapping[str, str] | None = None) -> str:
