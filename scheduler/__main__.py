@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from scheduler.commands import every  # noqa: PLC0415 - see above
 
-        return every.carry_out(sys.argv[1:] if argv is None else argv)
+        return every.run_line(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         return 130
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import scheduler
-from scheduler.commands.parser import Parser, add_command, carried_out
+from scheduler.commands.parser import Parser, add_command, run_command
 from scheduler.commands.views import add_views
 from scheduler.completion import command as completion
 from scheduler.config import flags, settings
@@ -34,7 +34,7 @@ _LEFT_OUT: Final = (
 )
 
 
-def carry_out(line: Sequence[str]) -> int:
+def run_line(line: Sequence[str]) -> int:
     """Run the command of a line of words; returns the exit status."""
     words = list(line)
     if not words and _only_looks():
@@ -42,7 +42,7 @@ def carry_out(line: Sequence[str]) -> int:
         return 0
     if not words or (words[0].startswith("-") and words[0] not in {"-h", "--help", "--version"}):
         words.insert(0, "run")  # SUNK's flags stand alone
-    return carried_out(parser(), words)
+    return run_command(parser(), words)
 
 
 def _only_looks() -> bool:

@@ -39,7 +39,7 @@ def add_command(
     parser.set_defaults(command=run, parser=parser, near=near)
 
 
-def carried_out(root: Parser, words: Sequence[str]) -> int:
+def run_command(root: Parser, words: Sequence[str]) -> int:
     """Run the command that the words name; returns the exit status.
 
     A command of `add_command` may set `takes_any_words`.

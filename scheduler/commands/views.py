@@ -9,7 +9,7 @@ import argparse
 import sys
 
 import scheduler
-from scheduler.commands.parser import Parser, add_command, carried_out
+from scheduler.commands.parser import Parser, add_command, run_command
 from scheduler.view import explain, partitions, queue
 
 
@@ -20,7 +20,7 @@ def plugin() -> int:
     root = Parser(prog="kubectl slurm", description="What Slurm decides about pods.")
     root.add_argument("--version", action="version", version=scheduler.__version__)
     add_views(root.add_subparsers(required=True, metavar="COMMAND"))
-    return carried_out(root, sys.argv[1:] or ["--help"])
+    return run_command(root, sys.argv[1:] or ["--help"])
 
 
 def add_views(commands: argparse._SubParsersAction[Parser]) -> None:

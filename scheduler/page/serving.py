@@ -21,7 +21,7 @@ from scheduler.page.queue_places import QueuePlaces
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import LIFE_SECONDS, Streams, StreamTold
 from scheduler.service.shown import Shown
-from scheduler.view.site import names_of
+from scheduler.view.site import site_names
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ async def serving(settings: Settings, shown: Shown) -> AsyncIterator[None]:
 
 
 def _page(settings: Settings, shown: Shown, kube: KubeSession, listener: Listener) -> Page:
-    names = names_of(settings)
+    names = site_names(settings)
     board = Board(shown, names, clock=monotonic)
     site = StreamTold(settings.scheduler_name, lambda: _state(shown), monotonic)
     is_open = settings.page_access == "open"

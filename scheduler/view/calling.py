@@ -18,7 +18,7 @@ ViewCommand = Callable[[argparse.Namespace, Settings], Coroutine[None, None, Non
 """Carries the command out. May raise ViewError and OSError."""
 
 
-def carry_out(arguments: argparse.Namespace, command: ViewCommand) -> int:
+def run_view(arguments: argparse.Namespace, command: ViewCommand) -> int:
     """Returns the exit status. Raises SettingsError for a flag."""
     settings = settings_of(arguments)
     logs.set_up("error", "console")

@@ -71,7 +71,7 @@ def _state(word: str) -> State:
     raise argparse.ArgumentTypeError(f"'{shown(word)}': expected one of {known}")
 
 
-def partitions(text: str) -> frozenset[str]:
+def partition_names(text: str) -> frozenset[str]:
     """The partitions that a comma-separated text names."""
     return frozenset(filter(None, (word.strip() for word in text.split(","))))
 

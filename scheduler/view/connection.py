@@ -58,7 +58,7 @@ def variables(environ: Mapping[str, str], prefix: str, names: tuple[str, ...]) -
     return {name: value for name, value in environ.items() if name in wanted}
 
 
-def lacks(error: Forbidden, verb: str, namespace: str) -> ViewError:
+def right_missing(error: Forbidden, verb: str, namespace: str) -> ViewError:
     """What to say of a refusal to `list` or `watch` pods there; "" stands for all namespaces."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     other = "name another namespace with -n" if namespace else "name one namespace with -n"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from scheduler.config.settings import Settings
-from scheduler.view.calling import carry_out
+from scheduler.view.calling import run_view
 from scheduler.view.connection import ViewError, chosen_namespace, connected
 from scheduler.view.page_address import add_page_flags, named_page
 from scheduler.view.peers import company
@@ -21,7 +21,7 @@ from scheduler.view.printing import as_json, as_yaml, put
 from scheduler.view.row import State
 from scheduler.view.safe_text import shown
 from scheduler.view.seen import see
-from scheduler.view.site import add_flags, add_namespace, names_of
+from scheduler.view.site import add_flags, add_namespace, site_names
 from scheduler.view.story import Story, among, story
 from scheduler.view.surroundings import surroundings
 from scheduler.view.telling import object_of, text_of
@@ -55,14 +55,14 @@ def _pod(word: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError for a flag."""
-    return carry_out(arguments, _run)
+    return run_view(arguments, _run)
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     page = named_page(arguments)
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
-        program, names, ours = arguments.parser.prog, names_of(settings), settings.scheduler_name
+        program, names, ours = arguments.parser.prog, site_names(settings), settings.scheduler_name
         with told_if_slow(program, f"the pod and its Events from {session.server}"):
             seen = await see(session, namespace, arguments.pod)
         whole = story(seen, names, ours)

@@ -14,7 +14,7 @@ from typing import Final
 from scheduler.kube.errors import Forbidden, KubeRefused, VersionTooOld
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import PODS, Added, Bookmark, Deleted, Modified, Pod, WatchError
-from scheduler.view.connection import ViewError, lacks
+from scheduler.view.connection import ViewError, right_missing
 from scheduler.view.row import Row
 from scheduler.view.safe_text import shown
 
@@ -127,7 +127,7 @@ class Listing:
         return old, new
 
     def _lacks(self, error: Forbidden, verb: str) -> ViewError:
-        return lacks(error, verb, self._wanted.namespace)
+        return right_missing(error, verb, self._wanted.namespace)
 
     def _no_selector(self, error: KubeRefused) -> ViewError:
         """The selector is the only part of the request that the user has written."""

@@ -103,7 +103,7 @@ async def native_jobs(
         cause = causes.of(error)
         text = f"{error}; {_ASK_WITH}" if cause.name.startswith("token_") else cause.text
         raise ViewError(f"--jobs: {text}") from error
-    rows = [row_of(it) for it in answers.jobs if TaggedJob.of(it.job).tag is None]
+    rows = [row_of_job(it) for it in answers.jobs if TaggedJob.of(it.job).tag is None]
     left_out = answers.unreadable + len(wanted[MOST_JOBS:])
     return NativeJobs(tuple(row for row in rows if row.state in states), left_out)
 
@@ -142,7 +142,7 @@ async def _ask_about(job_ids: Sequence[int], answers: _Answers) -> None:
         raise failed.exceptions[0] from None
 
 
-def row_of(listed: ListedJob) -> Row:
+def row_of_job(listed: ListedJob) -> Row:
     """The row of a job, in the words of pods."""
     job = listed.job
     amounts = amounts_of(job.tres_allocated or listed.tres_requested)

@@ -52,14 +52,14 @@ _PARTITIONS: Final = _Question("/api/partitions", msgspec.json.Decoder(Partition
 _PLACES: Final = _Question("/api/places", msgspec.json.Decoder(PlacesTold).decode)
 
 
-async def partitions(
+async def ask_partitions(
     page: PageAddress, *, token: str, namespace: str
 ) -> PartitionsTold | NotAnswered:
     """All partitions. Raises ViewError for what waiting does not help against."""
     return await _asked(_PARTITIONS, page, token, namespace)
 
 
-async def places(page: PageAddress, *, token: str, namespace: str) -> PlacesTold | NotAnswered:
+async def ask_places(page: PageAddress, *, token: str, namespace: str) -> PlacesTold | NotAnswered:
     """The places of the waiting pods in a namespace, or in all for "". Raises ViewError for what
     waiting does not help against.
     """

@@ -90,7 +90,7 @@ WIDE: Final[Mapping[str, _Cell]] = {
 }
 
 
-def table(rows: Sequence[PartitionRow], *, wide: bool, most: int | None) -> str:
+def partition_table(rows: Sequence[PartitionRow], *, wide: bool, most: int | None) -> str:
     """A heading and a line for each row, none of them wider than `most` columns. With too little
     room, columns in which no row has anything are left out first.
     """

@@ -18,19 +18,19 @@ import msgspec
 from scheduler.config.settings import Settings
 from scheduler.kube.session import KubeSession
 from scheduler.view import choice, page_client
-from scheduler.view.calling import carry_out
+from scheduler.view.calling import run_view
 from scheduler.view.connection import chosen_namespace, connected
 from scheduler.view.listing import Listing, Wanted
 from scheduler.view.output import FORMS
 from scheduler.view.page_address import VARIABLE, add_page_flags, named_page
 from scheduler.view.page_client import NotAnswered
 from scheduler.view.partition_row import PartitionsTold
-from scheduler.view.partition_table import table
+from scheduler.view.partition_table import partition_table
 from scheduler.view.partitions_of_pods import partitions_of
 from scheduler.view.printing import as_json, as_yaml, put
 from scheduler.view.row import row_of
 from scheduler.view.safe_text import shown
-from scheduler.view.site import add_flags, add_namespace, names_of
+from scheduler.view.site import add_flags, add_namespace, site_names
 from scheduler.view.waiting import told_if_slow
 
 _UNNAMED: Final = (
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-p",
         "--partition",
-        type=choice.partitions,
+        type=choice.partition_names,
         default=frozenset(),
         metavar="NAMES",
         help="only these Slurm partitions, comma-separated",
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError for a flag."""
-    return carry_out(arguments, _run)
+    return run_view(arguments, _run)
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -75,7 +75,9 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         if page is not None:
             token = await page.token(session)
             with told_if_slow(arguments.parser.prog, f"partitions from {page.address.base}"):
-                found = await page_client.partitions(page.address, token=token, namespace=namespace)
+                found = await page_client.ask_partitions(
+                    page.address, token=token, namespace=namespace
+                )
         if isinstance(found, NotAnswered):
             _say(arguments, found.why)
             with told_if_slow(arguments.parser.prog, f"pods from {session.server}"):
@@ -85,7 +87,7 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
 
 async def _of_pods(session: KubeSession, settings: Settings, namespace: str) -> PartitionsTold:
     wanted = Wanted(settings.scheduler_name, namespace, "")
-    listing = Listing(session, wanted, read=partial(row_of, names=names_of(settings)))
+    listing = Listing(session, wanted, read=partial(row_of, names=site_names(settings)))
     await listing.fill()
     return partitions_of(listing.rows.values(), namespace)
 
@@ -104,7 +106,7 @@ def _show(arguments: argparse.Namespace, found: PartitionsTold) -> None:
             _say(arguments, f"{what} for namespace {found.namespace}")
             return
         most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        put(table(chosen, wide=arguments.output == "wide", most=most))
+        put(partition_table(chosen, wide=arguments.output == "wide", most=most))
         return
     value = msgspec.to_builtins(msgspec.structs.replace(found, items=tuple(chosen)))
     del value["continue"]

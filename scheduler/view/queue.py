@@ -12,7 +12,7 @@ from functools import partial
 
 from scheduler.config.settings import Settings
 from scheduler.view import choice, page_client
-from scheduler.view.calling import carry_out
+from scheduler.view.calling import run_view
 from scheduler.view.choice import Choice, ordered
 from scheduler.view.connection import ViewError, chosen_namespace, connected
 from scheduler.view.gang_rows import by_gang
@@ -24,7 +24,7 @@ from scheduler.view.printing import put
 from scheduler.view.queue_place import QueuePlace, with_places
 from scheduler.view.row import IN_QUEUE, Row, row_of
 from scheduler.view.safe_text import shown
-from scheduler.view.site import SLURM_FLAGS, add_flags, add_namespace, add_slurm_flags, names_of
+from scheduler.view.site import SLURM_FLAGS, add_flags, add_namespace, add_slurm_flags, site_names
 from scheduler.view.waiting import told_if_slow
 from scheduler.view.watching import print_changes, repaint
 
@@ -81,7 +81,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-p",
         "--partition",
-        type=choice.partitions,
+        type=choice.partition_names,
         default=frozenset(),
         metavar="NAMES",
         help="only pods of these Slurm partitions, comma-separated",
@@ -102,7 +102,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError for a flag."""
     _refuse_contradictions(arguments)
-    return carry_out(arguments, _run)
+    return run_view(arguments, _run)
 
 
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
@@ -128,7 +128,7 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         if not arguments.all_namespaces:
             namespace = await chosen_namespace(arguments.namespace, session, settings)
         wanted = Wanted(settings.scheduler_name, namespace, arguments.selector)
-        listing = Listing(session, wanted, read=partial(row_of, names=names_of(settings)))
+        listing = Listing(session, wanted, read=partial(row_of, names=site_names(settings)))
         waited_for = f"pods from {session.server}"
         with told_if_slow(arguments.parser.prog, waited_for, lambda: listing.come):
             await listing.fill()
@@ -166,7 +166,7 @@ async def _places(
     """
     try:
         with told_if_slow(arguments.parser.prog, f"places from {page.base}"):
-            found = await page_client.places(page, token=token, namespace=namespace)
+            found = await page_client.ask_places(page, token=token, namespace=namespace)
     except ViewError as error:
         found = NotAnswered(str(error))
     if not isinstance(found, NotAnswered):

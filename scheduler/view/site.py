@@ -59,7 +59,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     )
 
 
-def names_of(settings: Settings) -> Names:
+def site_names(settings: Settings) -> Names:
     """How the site calls things."""
     prefixes = filter(None, (PREFIX, settings.annotation_prefix))
     return Names(prefixes=tuple(prefixes), gpus=settings.gpu_resources)

@@ -37,8 +37,8 @@ NOTHING_SAID: Final = Surroundings()
 async def surroundings(page: PageAddress, row: Row, *, token: str) -> Surroundings:
     """What the page says about a pod that waits."""
     try:
-        places = await page_client.places(page, token=token, namespace=row.namespace)
-        partitions = await page_client.partitions(page, token=token, namespace=row.namespace)
+        places = await page_client.ask_places(page, token=token, namespace=row.namespace)
+        partitions = await page_client.ask_partitions(page, token=token, namespace=row.namespace)
     except ViewError as error:
         return Surroundings(unread=(str(error),))
     whys = [it.why for it in (places, partitions) if isinstance(it, NotAnswered)]

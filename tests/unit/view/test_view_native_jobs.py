@@ -14,7 +14,7 @@ from scheduler.__main__ import main
 from scheduler.sandbox.kube import KubeServer
 from scheduler.sandbox.slurm import SlurmServer, mint_token
 from scheduler.view import native_jobs
-from scheduler.view.native_jobs import row_of
+from scheduler.view.native_jobs import row_of_job
 from scheduler.view.row import State
 from slurmapi import BaseState, Job, JobState, ListedJob
 from tests.unit.core.things import tag
@@ -168,7 +168,7 @@ RUNNING = Job(
 
 
 def test_row_tells_what_the_job_has() -> None:
-    found = row_of(ListedJob(RUNNING, "alice", "cpu=1,mem=1G,node=1"))
+    found = row_of_job(ListedJob(RUNNING, "alice", "cpu=1,mem=1G,node=1"))
     assert (found.cpus, found.memory_bytes, found.gpus) == (8, 1536 * 2**20, 4)
     assert (found.node, found.reason, found.expected_start) == ("n1,n2", "", None)
     assert found.ends_at is not None
@@ -188,7 +188,7 @@ def test_row_tells_what_the_job_has() -> None:
 )
 def test_state_is_the_one_of_pods_that_comes_next(state: JobState, shown: State) -> None:
     job = Job(job_id=7, name="train", state=state)
-    assert row_of(ListedJob(job)).state is shown
+    assert row_of_job(ListedJob(job)).state is shown
 
 
 def test_amounts_that_are_no_numbers_are_not_told() -> None:
@@ -199,6 +199,6 @@ def test_amounts_that_are_no_numbers_are_not_told() -> None:
         start_time=2**62,
         submit_time=-(2**62),
     )
-    found = row_of(ListedJob(strange, "", "cpu=many,mem=1e400G,node=x,gres/gpu=nan"))
+    found = row_of_job(ListedJob(strange, "", "cpu=many,mem=1e400G,node=x,gres/gpu=nan"))
     assert (found.cpus, found.memory_bytes, found.gpus) == (0, 0, 0)
     assert (found.created, found.expected_start) == (None, None)

@@ -26,7 +26,7 @@ from scheduler.view.partition_row import (
     PartitionsTold,
     SizeTold,
 )
-from scheduler.view.partition_table import COLUMNS, WIDE, table
+from scheduler.view.partition_table import COLUMNS, WIDE, partition_table
 from tests.unit.kube.server import ApiStub, write_kubeconfig
 from tests.unit.view.conftest import Call
 from tests.unit.view.pods import SUNK, add, pod, waiting
@@ -271,9 +271,9 @@ def test_page_describes_each_column() -> None:
 
 def test_table_is_not_wider_than_the_terminal() -> None:
     unknown = PartitionRow(name="main", notes=("x" * 300,))
-    for line in table([GPU, unknown], wide=True, most=60).splitlines():
+    for line in partition_table([GPU, unknown], wide=True, most=60).splitlines():
         assert len(line) <= 60
-    narrow = table([unknown], wide=False, most=20).splitlines()
+    narrow = partition_table([unknown], wide=False, most=20).splitlines()
     assert narrow == ["NAME", "main"]
 
 
@@ -290,5 +290,5 @@ def test_table_is_not_wider_than_the_terminal() -> None:
 )
 def test_time_is_exact(seconds: int | None, limited: bool | None, text: str) -> None:
     row = PartitionRow(name="p", time_limited=limited, max_seconds=seconds)
-    _, line = table([row], wide=False, most=None).splitlines()
+    _, line = partition_table([row], wide=False, most=None).splitlines()
     assert line.split()[4] == text
