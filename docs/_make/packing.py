@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from scheduler.core.packing import Dealing, Dealt, NodeSize, NoRoom, PodSize, packable, plan
+from scheduler.core.packing import Dealing, Dealt, NodeSize, NoRoom, PodSize, deal, packable
 
 _EIGHT: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
 _FOUR: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
@@ -54,7 +54,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         if packable(pods, pod, nodes, pods_per_node=most):
             words = "packed by Slurm"
         else:
-            words = _words(plan(pods, pod, nodes, pods_per_node=most))
+            words = _words(deal(pods, pod, nodes, pods_per_node=most))
         yield str(pods), str(gpus), there, str(most), words
 
 

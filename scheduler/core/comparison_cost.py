@@ -36,7 +36,7 @@ _EXPRESSION_TEXTS: Final = 6
 _TOLERATION_TEXTS: Final = 2
 
 
-def weight(term: PodTerm) -> int:
+def term_weight(term: PodTerm) -> int:
     """How many texts are compared for each pod."""
     namespaces = len(term.namespaces) + _number_of_texts(term.namespace_selector)
     return 1 + _number_of_texts(term.selector) + namespaces
@@ -44,7 +44,7 @@ def weight(term: PodTerm) -> int:
 
 def crowd_weight(crowd: Crowd) -> int:
     """How many texts are compared for each pod."""
-    return sum(map(weight, crowd.terms))
+    return sum(map(term_weight, crowd.terms))
 
 
 def wishes_weight(wishes: Wishes) -> int:
@@ -62,7 +62,7 @@ def wishes_weight(wishes: Wishes) -> int:
 def too_much(terms: Iterable[PodTerm], constraints: Iterable[Constraint]) -> str:
     """What a pod has too much of, in words; "" if it is within the limits."""
     spread = [2 + _number_of_texts(it.selector) for it in constraints]
-    weights = [*map(weight, terms), *spread]
+    weights = [*map(term_weight, terms), *spread]
     if len(weights) > MOST_TERMS:
         return f"{len(weights)} terms and constraints"
     if len(spread) > MOST_CONSTRAINTS:

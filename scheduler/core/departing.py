@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.core.actions import Action, Again, Hurry, Inspect
-from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
+from scheduler.core.endings import (
+    ending_of,
+    hinted,
+    preemption_warning,
+    seconds_left,
+    sentence,
+    warned,
+)
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts, PodStage, Tracked, UnitFacts
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
@@ -74,7 +81,7 @@ def _node_lost(facts: UnitFacts, job: Tracked, record: TaggedJob) -> _NodeLost |
     if warned(record):
         left = seconds_left(record, epoch=facts.epoch)
         given = (record.end_time or 0) - (record.preempt_time or 0)
-        return _NodeLost(Reason.PREEMPTED, warning(record, left), max(given, left), left)
+        return _NodeLost(Reason.PREEMPTED, preemption_warning(record, left), max(given, left), left)
     if record.state.base is BaseState.SUSPENDED and facts.evict_suspended:
         return _NodeLost(Reason.SUSPENDED, f"Slurm has suspended job {record.job_id}")
     tag = record.tag

@@ -112,7 +112,7 @@ def seconds_left(record: Job, *, epoch: float) -> int:
     return max(1, given if left < -_LATEST_SECONDS else min(given, left))
 
 
-def warning(record: Job, left: int) -> str:
+def preemption_warning(record: Job, left: int) -> str:
     """The sentence for people that says which job Slurm is about to end."""
     return f"Slurm is preempting job {record.job_id}, which ends in {left} s (GraceTime)"
 

@@ -98,7 +98,7 @@ def packable(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per
     )
 
 
-def plan(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> Dealing:
+def deal(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> Dealing:
     """How `pods` of this size go on `nodes`, which says how many of each size a partition has.
     `pods_per_node` is the most that a node may have.
     """

@@ -29,10 +29,10 @@ from scheduler.core.endings import (
     ending_of,
     hinted,
     not_launched,
+    preemption_warning,
     seconds_left,
     sentence,
     warned,
-    warning,
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (
@@ -235,7 +235,7 @@ def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tu
     more than their own grace period.
     """
     left = seconds_left(record, epoch=facts.epoch)
-    message = warning(record, left)
+    message = preemption_warning(record, left)
     return (
         *(
             Evict(pod, Reason.PREEMPTED, message, left if left < pod.grace_seconds else None)

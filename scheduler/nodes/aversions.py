@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.comparison_cost import weight
+from scheduler.core.comparison_cost import term_weight
 from scheduler.core.pod_affinity import PodTerm
 
 MOST_OWN: Final = 2048
@@ -115,7 +115,7 @@ class Aversions:
         # A label that many terms require (`app=database`) selects badly. So a term is indexed by
         # the label that fewest terms of the namespace are indexed by (`instance=accounts`).
         place = min(places, key=lambda it: len(self._files.get(it, {}).get(namespace, ())))
-        filed = _Filed(term, weight(term) + _TERM_ITEMS, place)
+        filed = _Filed(term, term_weight(term) + _TERM_ITEMS, place)
         self._terms[namespace, term] = filed
         self._files.setdefault(place, {}).setdefault(namespace, {})[filed] = None
         return filed

@@ -12,7 +12,7 @@ from typing import Final
 
 from annotations import JobRequest, Sharing
 from scheduler.core.gres import count_of
-from scheduler.core.packing import Dealt, NodeSize, Packed, Part, PodSize, packable, plan
+from scheduler.core.packing import Dealt, NodeSize, Packed, Part, PodSize, deal, packable
 from scheduler.nodes.node_kinds import NodeKinds
 from slurmapi import SlurmNode
 
@@ -69,12 +69,12 @@ def _dealt(
     request: JobRequest, pods: int, pod: PodSize, sizes: Mapping[NodeSize, int], *, most: int
 ) -> tuple[Part, ...]:
     if not _in_one_piece(request):
-        found = plan(pods, pod, sizes, pods_per_node=most)
+        found = deal(pods, pod, sizes, pods_per_node=most)
         return found.parts if isinstance(found, Dealt) else (Part(pods, 1),)
     for each in range(min(pods, most), 1, -1):
         if pods % each:
             continue
-        found = plan(pods, pod, sizes, pods_per_node=each)
+        found = deal(pods, pod, sizes, pods_per_node=each)
         if found == Dealt((Part(pods // each, each),)):
             return (Part(pods // each, each),)
     return (Part(pods, 1),)

@@ -16,7 +16,7 @@ from typing import Final
 from scheduler.core.gang_sources import Membership
 from scheduler.kube.wire import Pod
 from scheduler.page.ledger import Ledger
-from scheduler.page.node_line import NodeAmounts, allocated, mib, node_line
+from scheduler.page.node_line import NodeAmounts, amounts_allocated, mib, node_line
 from scheduler.page.pod_line import gone_line, pod_line
 from scheduler.page.turns import ShortTurns
 from scheduler.service.shown import Shown
@@ -176,7 +176,7 @@ class Board:
                 return
             jobs = known.jobs
         else:
-            jobs = allocated(record).less(pods)
+            jobs = amounts_allocated(record).less(pods)
         self._nodes[record.name] = _NodeEntry(record, edition, pods, jobs)
         line = node_line(record, target, pods=pods, jobs=jobs)
         self.nodes.put(record.name, line, scope="")

@@ -40,7 +40,7 @@ def total(node: SlurmNode) -> NodeAmounts:
     return NodeAmounts(node.cpus, node.memory_mib, count_of(node.gres, _GPU))
 
 
-def allocated(node: SlurmNode) -> NodeAmounts:
+def amounts_allocated(node: SlurmNode) -> NodeAmounts:
     """What Slurm has given to jobs when it was asked last."""
     return NodeAmounts(
         node.allocated_cpus, node.allocated_memory_mib, count_of(node.gres_used, _GPU)

@@ -60,7 +60,7 @@ class NodeCounts:
             return
         found: dict[str, Counter[str]] = {state: Counter() for state in STATES}
         for number, node in enumerate(tuple(listed), 1):
-            found[state_of(node)].update(_amounts(node))
+            found[state_label(node)].update(_amounts(node))
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
         self._counted_at = listed_at
@@ -73,7 +73,7 @@ class NodeCounts:
             self._metrics.slurm_node_gpus.labels(state).set(amounts["gpus"])
 
 
-def state_of(node: SlurmNode) -> str:
+def state_label(node: SlurmNode) -> str:
     """The state as a label, one of STATES; of several, the first in the order of `_states`."""
     return next((it for it in _states(node.states)), "other")
 

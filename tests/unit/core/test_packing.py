@@ -18,8 +18,8 @@ from scheduler.core.packing import (
     NoRoom,
     Part,
     PodSize,
+    deal,
     packable,
-    plan,
     room,
 )
 
@@ -67,13 +67,13 @@ def dealt(*parts: tuple[int, int]) -> Dealt:
 def test_fewest_nodes_then_most_even(
     pods: int, pod: PodSize, nodes: dict[NodeSize, int], expected: Dealing
 ) -> None:
-    assert plan(pods, pod, nodes, pods_per_node=MOST) == expected
+    assert deal(pods, pod, nodes, pods_per_node=MOST) == expected
 
 
 def test_limit_of_pods_on_a_node_is_kept() -> None:
-    assert plan(8, cpus(1), {LARGE: 8}, pods_per_node=1) == dealt((8, 1))
-    assert plan(8, gpus(1), {LARGE: 8}, pods_per_node=3) == dealt((2, 3), (1, 2))
-    assert plan(8, gpus(1), {LARGE: 4}, pods_per_node=1) == NoRoom(4)
+    assert deal(8, cpus(1), {LARGE: 8}, pods_per_node=1) == dealt((8, 1))
+    assert deal(8, gpus(1), {LARGE: 8}, pods_per_node=3) == dealt((2, 3), (1, 2))
+    assert deal(8, gpus(1), {LARGE: 4}, pods_per_node=1) == NoRoom(4)
 
 
 sizes = st.builds(
@@ -93,7 +93,7 @@ limits = st.just(MOST) | st.integers(1, 10)
 def test_all_pods_are_placed_and_no_node_is_overfull(
     pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int
 ) -> None:
-    found = plan(pods, pod, nodes, pods_per_node=limit)
+    found = deal(pods, pod, nodes, pods_per_node=limit)
     rooms = Counter[int]()
     for size, count in nodes.items():
         rooms[min(room(pod, size), limit)] += count
@@ -120,7 +120,7 @@ def test_order_of_the_nodes_does_not_matter(
     pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int
 ) -> None:
     turned = dict(reversed(nodes.items()))
-    assert plan(pods, pod, nodes, pods_per_node=limit) == plan(
+    assert deal(pods, pod, nodes, pods_per_node=limit) == deal(
         pods, pod, turned, pods_per_node=limit
     )
 
@@ -129,7 +129,7 @@ def test_order_of_the_nodes_does_not_matter(
 def test_no_way_with_fewer_nodes_was_missed(pods: int, fits: int, count: int) -> None:
     """On nodes of one size, where the fewest are known."""
     node = NodeSize(cpus=fits, memory_mib=fits, gpus=fits)
-    found = plan(pods, PodSize(cpus=1, memory_mib=1, gpus=1), {node: count}, pods_per_node=MOST)
+    found = deal(pods, PodSize(cpus=1, memory_mib=1, gpus=1), {node: count}, pods_per_node=MOST)
     fewest = -(-pods // fits)
     if count < fewest:
         assert found == NoRoom(fits * count)
@@ -147,7 +147,7 @@ def test_largest_gang_on_many_nodes_takes_little_time(distinct: int) -> None:
     )
     began = time.process_time()
     small = PodSize(cpus=1, memory_mib=1, gpus=1)
-    assert plan(2**16, small, nodes, pods_per_node=2**16) == dealt((1, 2**16))
+    assert deal(2**16, small, nodes, pods_per_node=2**16) == dealt((1, 2**16))
     assert time.process_time() - began < 1.0
 
 

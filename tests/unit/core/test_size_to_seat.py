@@ -25,8 +25,8 @@ from scheduler.core.packing import (
     Packed,
     Part,
     PodSize,
+    deal,
     packable,
-    plan,
     room,
 )
 from scheduler.core.seating import Seating, reseated, retagged, seating
@@ -89,7 +89,7 @@ def parts_of(
     pods, pod = len(shape.seats), pod_size(shape.size)
     if pods > 1 and packable(pods, pod, Counter(nodes.values()), pods_per_node=most):
         return (Packed(pods),)
-    found = plan(pods, pod, Counter(nodes.values()), pods_per_node=most)
+    found = deal(pods, pod, Counter(nodes.values()), pods_per_node=most)
     return found.parts if isinstance(found, Dealt) else (Part(pods, 1),)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.observe.metrics import Metrics
-from scheduler.service.node_counts import STATES, NodeCounts, state_of
+from scheduler.service.node_counts import STATES, NodeCounts, state_label
 from slurmapi import SlurmNode
 
 
@@ -38,7 +38,7 @@ def node(*states: str, gres: str = "") -> SlurmNode:
     ],
 )
 def test_state_that_keeps_jobs_away_counts(states: tuple[str, ...], expected: str) -> None:
-    assert state_of(node(*states)) == expected
+    assert state_label(node(*states)) == expected
     assert expected in STATES
 
 
