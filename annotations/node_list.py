@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from annotations.value_patterns import joined
-from groundwork.hostlist import Host, HostlistError, names_of, read, totals
+from annotations.value_patterns import comma_list
+from groundwork.hostlist import Host, HostlistError, names_of, read_hosts, totals
 
 MOST_NAMES = 4096
 """The most nodes that one pod's list may name. For more, a partition or a feature is the better
@@ -23,8 +23,8 @@ them and each use expands them.
 
 _HOST = re.compile(r"(?:[A-Za-z0-9]|\[[0-9,-]+\])(?:[A-Za-z0-9._-]|\[[0-9,-]+\])*")
 _RANGES = r"\[[0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*\]"
-# Matches all that `expand` accepts. It can check neither lengths nor ranges that run backwards.
-PATTERN = joined(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
+# Matches all that `node_names` accepts. It can check neither lengths nor ranges that run backwards.
+PATTERN = comma_list(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]]*\])")
 _SHOWN = 60
 
@@ -48,10 +48,10 @@ class NodeNames(Collection[str]):
         object.__setattr__(self, "_digest", digest)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(expand(self.text)))
+        return iter(dict.fromkeys(node_names(self.text)))
 
     def __len__(self) -> int:
-        return len(dict.fromkeys(expand(self.text)))
+        return len(dict.fromkeys(node_names(self.text)))
 
     def __contains__(self, name: object) -> bool:
         return name in tuple(self)
@@ -63,7 +63,7 @@ class NodeNames(Collection[str]):
         return repr(self.text)
 
 
-def expand(text: str) -> Iterator[str]:
+def node_names(text: str) -> Iterator[str]:
     """All names in order, with their zeros (`n[08-10]`). Raises NodeListError, also for too many
     names.
     """
@@ -78,7 +78,7 @@ def _within_bounds(text: str) -> list[Host]:
         if not _HOST.fullmatch(entry):
             raise NodeListError(f"{entry[:_SHOWN]!r} is no node name")
     try:
-        hosts = read(text)
+        hosts = read_hosts(text)
     except HostlistError as error:
         raise NodeListError(str(error)) from None
     for names, size in totals(hosts):

@@ -13,7 +13,7 @@ from annotations.node_list import PATTERN as NODE_LIST
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
 from annotations.times import MOMENT, PATTERN, read_time
-from annotations.value_patterns import LONGEST_BYTES, ValuePattern, joined
+from annotations.value_patterns import LONGEST_BYTES, ValuePattern, comma_list
 
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -317,23 +317,25 @@ NODES = Kind(
 LICENSES = Kind(
     "comma list",
     read_licenses,
-    ValuePattern(pattern=joined(_LICENSE.pattern), expected=_LICENSE_NAMES),
+    ValuePattern(pattern=comma_list(_LICENSE.pattern), expected=_LICENSE_NAMES),
 )
 DEPENDENCY = Kind(
-    "comma list", read_dependency, ValuePattern(pattern=joined(_DEPENDENCY.pattern), expected=_JOBS)
+    "comma list",
+    read_dependency,
+    ValuePattern(pattern=comma_list(_DEPENDENCY.pattern), expected=_JOBS),
 )
 SWITCHES = Kind(
     "COUNT[@MINUTES]", read_switches, ValuePattern(pattern=_SWITCHES.pattern, expected=_COUNT)
 )
 GRES = Kind(
-    "comma list", read_gres, ValuePattern(pattern=joined(_GRES.pattern), expected=_RESOURCES)
+    "comma list", read_gres, ValuePattern(pattern=comma_list(_GRES.pattern), expected=_RESOURCES)
 )
 CONSTRAINTS = Kind("string, sbatch syntax", read_constraints, _WORD_PATTERN)
 FEATURES = Kind(
     "comma list",
     read_features,
     ValuePattern(
-        pattern=joined(r"(?:[\w.:=/-]|[^\x00-\x7f])+"),
+        pattern=comma_list(r"(?:[\w.:=/-]|[^\x00-\x7f])+"),
         expected=_FEATURE,
         beyond="characters outside ASCII that are no letters or digits",
     ),

@@ -49,7 +49,7 @@ class ValuePattern:
         return low is None or high is None or low <= int(value) <= high
 
 
-def joined(pattern: str) -> str:
+def comma_list(pattern: str) -> str:
     """The pattern of a comma-separated list whose entries match `pattern`."""
     entry = re.sub(r"\(\?P<\w+>", "(?:", pattern)
     return f"(?:{entry})(?:,(?:{entry}))*"

@@ -36,7 +36,7 @@ Host = list[str | tuple[Span, ...]]
 """One entry of an expression: literal strings, and for each bracket the numbers in it."""
 
 
-def read(text: str) -> list[Host]:
+def read_hosts(text: str) -> list[Host]:
     """The comma-separated entries of `text`. Raises HostlistError for a malformed expression."""
     hosts: list[Host] = [[]]
     at = 0

@@ -9,7 +9,7 @@ import msgspec
 
 from groundwork.hostlist import HostlistError
 from slurmapi import hostlist
-from slurmapi.components import joined, joint_states
+from slurmapi.components import joint_job, joint_states
 from slurmapi.errors import SlurmError, SlurmGarbled, refusal
 from slurmapi.model import (
     BaseState,
@@ -139,7 +139,7 @@ class JobsAnswer(Answer, frozen=True):
         others = self._components(job_id) if len(self.jobs or ()) > 1 else []
         if not others:
             return first
-        return joined([first, *(_job(it, its, answered_at=answered_at) for its, it in others)])
+        return joint_job([first, *(_job(it, its, answered_at=answered_at) for its, it in others)])
 
     def _components(self, job_id: int) -> list[tuple[int, JobRecord]]:
         """Id and record of each component of this job but the first, in their order."""

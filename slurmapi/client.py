@@ -50,10 +50,9 @@ from slurmapi.model import (
     Submitted,
 )
 from slurmapi.session import Operation, Session
-from slurmapi.submission import JobSubmission, encode
+from slurmapi.submission import JobSubmission, encode_submission
 from slurmapi.transport import Deadlines, HttpTransport, Permit
-from slurmapi.updates import Changes, JobUpdate
-from slurmapi.updates import encode as encode_update
+from slurmapi.updates import Changes, JobUpdate, encode_update
 from slurmapi.versions import ApiVersion
 
 T = TypeVar("T")
@@ -263,7 +262,7 @@ class SlurmClient:
             name="submit",
             method="POST",
             path="job/submit",
-            body=partial(encode, job, others=others),
+            body=partial(encode_submission, job, others=others),
             read=_submitted,
             bulk=True,
         )

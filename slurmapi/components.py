@@ -20,7 +20,7 @@ from slurmapi.model import PARTIAL, BaseState, Job, JobState
 _CONFIGURING: Final = "CONFIGURING"
 
 
-def joined(parts: Sequence[Job]) -> Job:
+def joint_job(parts: Sequence[Job]) -> Job:
     """One record of all components, whose own records are its `parts`. What is not about nodes,
     tasks, states or times is that of the first.
     """

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from groundwork.hostlist import Host, HostlistError, names_of, read, totals
+from groundwork.hostlist import Host, HostlistError, names_of, read_hosts, totals
 
 MAX_HOSTS: Final = 100_000
 MAX_BYTES: Final = 4 * 1000 * 1000
@@ -44,7 +44,7 @@ def expand(text: str) -> tuple[str, ...]:
 
 def _within_bounds(text: str) -> list[Host]:
     try:
-        hosts = read(text) if text else []
+        hosts = read_hosts(text) if text else []
     except HostlistError as error:
         raise HostlistError(f"hostlist {_quoted(text)}: {error}") from None
     for names, size in totals(hosts):

@@ -119,7 +119,7 @@ def times(gres: str, count: int) -> str:
     return ",".join(f"{kind}:{int(number) * count}" for kind, _, number in split)
 
 
-def encode(
+def encode_submission(
     job: JobSubmission, version: ApiVersion, *, others: Sequence[JobSubmission] = ()
 ) -> bytes:
     """The body of `POST job/submit`, with `others` of a heterogeneous job. Raises SlurmInvalid,

@@ -76,7 +76,7 @@ class Changes(TypedDict, total=False):
     excluded_nodes: tuple[str, ...] | None
 
 
-def encode(update: JobUpdate) -> bytes:
+def encode_update(update: JobUpdate) -> bytes:
     """The body of `POST job/{id}`. Raises SlurmInvalid, which names every unacceptable field, and
     ValueError if there is nothing to change.
     """

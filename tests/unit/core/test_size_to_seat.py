@@ -34,7 +34,7 @@ from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape, Size, shapes_of
 from scheduler.core.tagged import TaggedJob
 from scheduler.execute.placeholder import submission
-from slurmapi.components import joined
+from slurmapi.components import joint_job
 from slurmapi.model import BaseState, Job, JobState
 from tests.unit.core.things import GANG, JOB, NOW, OURS, facts, tracked
 
@@ -179,7 +179,7 @@ def started(
         )
         for number, (component, part, pods) in enumerate(zip(components, parts, held, strict=True))
     ]
-    return TaggedJob.of(joined(jobs) if len(jobs) > 1 else jobs[0])
+    return TaggedJob.of(joint_job(jobs) if len(jobs) > 1 else jobs[0])
 
 
 def known(life: Life, pods: Sequence[PodFacts], record: TaggedJob) -> UnitFacts:
@@ -279,4 +279,4 @@ def named(
     comment = retagged(record, change)
     assert comment is not None
     parts = [replace(it, admin_comment="" if at else comment) for at, it in enumerate(record.parts)]
-    return TaggedJob.of(replace(joined(parts) if parts else record, admin_comment=comment))
+    return TaggedJob.of(replace(joint_job(parts) if parts else record, admin_comment=comment))

@@ -10,7 +10,7 @@ from scheduler.core.naming import Owner, read_tag
 from scheduler.core.seats import Seat
 from scheduler.execute.placeholder import FIRST, SCRIPT, SCRIPT_MEMORY_MIB, Mode, submission
 from slurmapi import ApiVersion, JobSubmission
-from slurmapi.submission import encode
+from slurmapi.submission import encode_submission
 from tests.unit.core.things import REQUEST
 
 OWNER = Owner("cluster-1", "slurm-scheduler")
@@ -206,4 +206,4 @@ def test_every_way_to_share_is_one_that_slurm_knows(sharing):
         key=UIDS[0],
         seats=seats_of(UIDS[:1]),
     )
-    assert encode(job, ApiVersion(45))
+    assert encode_submission(job, ApiVersion(45))

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.core.naming import GANG_FIRST_NODE, OwnerTag, read_tag
 from slurmapi import BaseState, JobState
-from slurmapi.components import joined
+from slurmapi.components import joint_job
 from tests.unit.service.test_gangs import FAILED, PREFIX
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -205,7 +205,7 @@ async def test_component_that_has_ended_ends_the_pods_and_the_other_components(
     """Slurm ends a component alone if somebody cancels it, or if it ends the first one."""
     await started(slurm, kube, service)
     first, second = slurm.jobs[1].parts
-    slurm.jobs[1] = joined((first, replace(second, state=JobState(BaseState.CANCELLED))))
+    slurm.jobs[1] = joint_job((first, replace(second, state=JobState(BaseState.CANCELLED))))
     await asyncio.sleep(10)
     assert sorted(kube.deleted) == ["uid-0", "uid-1", "uid-2"]
     assert slurm.calls["cancel"] == 0
@@ -222,7 +222,7 @@ async def test_next_process_ends_what_is_left_of_a_job(slurm, kube):
     for rank in range(3):
         kube.force_delete(f"uid-{rank}")
     leader, workers = slurm.jobs[1].parts
-    slurm.jobs[1] = joined((replace(leader, state=JobState(BaseState.NODE_FAIL)), workers))
+    slurm.jobs[1] = joint_job((replace(leader, state=JobState(BaseState.NODE_FAIL)), workers))
     kube.relist()
     second = Service(slurm, kube)
     second.start()
@@ -299,7 +299,7 @@ async def test_pod_comes_again_after_the_first_component_has_lost_a_node(slurm, 
     slurm.start_parts(1, ("n1", "n2"), ("n3",))
     await asyncio.sleep(5)
     first, second = slurm.jobs[1].parts
-    slurm.jobs[1] = joined((replace(first, nodes=("n1",)), second))
+    slurm.jobs[1] = joint_job((replace(first, nodes=("n1",)), second))
     await asyncio.sleep(10)
     assert kube.deleted == ["uid-1"]
     kube.end_containers("uid-1")

@@ -35,7 +35,7 @@ from slurmapi import (
     SlurmUnreachable,
     Submitted,
 )
-from slurmapi.components import joined
+from slurmapi.components import joint_job
 from slurmapi.errors import leaves_open, refusal
 
 NODES: Final = ("n1", "n2")
@@ -236,7 +236,7 @@ class TinySlurm:
         """Change one component of the job whose first one has the id `first`."""
         before = self.jobs[first].parts
         parts = (_changed(it, **changes) if it.job_id == job_id else it for it in before)
-        self.jobs[first] = joined(tuple(parts))
+        self.jobs[first] = joint_job(tuple(parts))
 
     async def cancel(
         self, job_ids: Sequence[int], *, send_by: float | None = None
@@ -335,7 +335,7 @@ class TinySlurm:
             dataclasses.replace(part, state=state, nodes=held, start_time=1)
             for part, held in zip(job.parts, nodes, strict=True)
         )
-        self.jobs[job_id] = joined(parts)
+        self.jobs[job_id] = joint_job(parts)
 
     def pack(self, job_id: int, **tasks: int) -> None:
         """Slurm starts a packed job with so many tasks on each of these nodes."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurmapi import ApiVersion, BaseState, Job, JobState, JobSubmission, SlurmClient, SlurmInvalid
-from slurmapi.submission import encode
+from slurmapi.submission import encode_submission
 from tests.unit.slurmapi.server import Server, ok
 
 NEW = ApiVersion(45)
@@ -33,17 +33,17 @@ def state(text: str) -> JobState:
 
 def test_components_are_sent_in_order(placeholder: JobSubmission) -> None:
     worker = replace(placeholder, cpus=8, nodes=4, tasks_per_node=2)
-    body = json.loads(encode(placeholder, NEW, others=[worker]))
-    alone = [json.loads(encode(it, NEW))["job"] for it in (placeholder, worker)]
+    body = json.loads(encode_submission(placeholder, NEW, others=[worker]))
+    alone = [json.loads(encode_submission(it, NEW))["job"] for it in (placeholder, worker)]
     assert body == {"jobs": alone}
 
 
 def test_each_component_is_checked(placeholder: JobSubmission) -> None:
     script = replace(placeholder, external=False, script="#!/bin/sh\n")
     with pytest.raises(SlurmInvalid, match="component 1: cpus is 0"):
-        encode(placeholder, NEW, others=[replace(placeholder, cpus=0)])
+        encode_submission(placeholder, NEW, others=[replace(placeholder, cpus=0)])
     with pytest.raises(SlurmInvalid, match="external: expected the same"):
-        encode(placeholder, NEW, others=[script])
+        encode_submission(placeholder, NEW, others=[script])
 
 
 async def test_components_are_submitted_at_once(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurmapi import ApiVersion, JobSubmission, SlurmInvalid
-from slurmapi.submission import encode
+from slurmapi.submission import encode_submission
 
 NEW = ApiVersion(45)
 OLD = ApiVersion(42)
@@ -17,7 +17,7 @@ SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 
 
 def shape(job: JobSubmission, version: ApiVersion = NEW) -> dict[str, Any]:
-    body = json.loads(encode(job, version))
+    body = json.loads(encode_submission(job, version))
     assert set(body) == {"job"}
     fields: dict[str, Any] = body["job"]
     return fields
@@ -164,7 +164,7 @@ def test_tasks_are_dealt_out_by_one_of_both(
     placeholder: JobSubmission, fields: dict[str, Any], name: str
 ) -> None:
     with pytest.raises(SlurmInvalid, match=name):
-        encode(replace(placeholder, **fields), NEW)
+        encode_submission(replace(placeholder, **fields), NEW)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_field_that_would_not_do_is_named(
 ) -> None:
     job = replace(placeholder, **{field: value})  # type: ignore[arg-type]
     with pytest.raises(SlurmInvalid, match=field):
-        encode(job, NEW)
+        encode_submission(job, NEW)
 
 
 @pytest.mark.parametrize(
@@ -257,12 +257,12 @@ def test_gres_that_slurm_understands_passes(placeholder: JobSubmission, gres: st
 @pytest.mark.parametrize("script", [None, "", "echo no shebang", 5])
 def test_batch_job_without_a_script_is_not_sent(placeholder: JobSubmission, script: Any) -> None:
     with pytest.raises(SlurmInvalid, match="script"):
-        encode(replace(placeholder, external=False, script=script), NEW)
+        encode_submission(replace(placeholder, external=False, script=script), NEW)
 
 
 def test_batch_job_without_an_environment_is_not_sent(placeholder: JobSubmission) -> None:
     with pytest.raises(SlurmInvalid, match="environment"):
-        encode(replace(placeholder, external=False, script=SCRIPT, environment={}), NEW)
+        encode_submission(replace(placeholder, external=False, script=SCRIPT, environment={}), NEW)
 
 
 def test_external_job_may_do_without_an_environment(placeholder: JobSubmission) -> None:
@@ -271,16 +271,16 @@ def test_external_job_may_do_without_an_environment(placeholder: JobSubmission) 
 
 def test_external_job_is_not_sent_to_a_version_that_lacks_it(placeholder: JobSubmission) -> None:
     with pytest.raises(SlurmInvalid, match=r"v0\.0\.43"):
-        encode(placeholder, OLD)
+        encode_submission(placeholder, OLD)
 
 
 def test_all_problems_are_named_at_once(placeholder: JobSubmission) -> None:
     with pytest.raises(SlurmInvalid) as invalid:
-        encode(replace(placeholder, cpus=0, memory_mib=0, name=""), OLD)
+        encode_submission(replace(placeholder, cpus=0, memory_mib=0, name=""), OLD)
     for field in ("cpus", "memory_mib", "name", "external"):
         assert field in str(invalid.value)
 
 
 def test_text_that_is_no_unicode_is_not_sent(placeholder: JobSubmission) -> None:
     with pytest.raises(SlurmInvalid, match="UTF-8"):
-        encode(replace(placeholder, admin_comment="\ud800"), NEW)
+        encode_submission(replace(placeholder, admin_comment="\ud800"), NEW)
