@@ -25,7 +25,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.naming import SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place
 from scheduler.core.tagged import TaggedJob
 from scheduler.facts.gather import Gatherer
@@ -54,7 +54,7 @@ _PENDING: Final = JobState(BaseState.PENDING)
 def _record(number: int, state: JobState, *, uid: str) -> TaggedJob:
     """The job of a unit, with our owner tag, as after a full look."""
     name = f"pod-{number}"
-    tag = OwnerTag(VERSION, _OWNER.cluster, _OWNER.scheduler, "default", name, (uid,))
+    tag = OwnerTag(SINGLE, _OWNER.cluster, _OWNER.scheduler, "default", name, (uid,))
     return TaggedJob(
         job_id=number + 1,
         name=f"default.{name}.{uid[:8]}",

@@ -26,7 +26,7 @@ from typing import Any, Final
 import aiohttp
 
 from benchmarks.main_path.usage import cpu_seconds
-from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.naming import SINGLE, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.census import Census
 from scheduler.slurm.ended_jobs import Unexplained
@@ -86,7 +86,7 @@ async def _fill(rig: SlurmRig, wanted: range, jobs: int) -> None:
 
 
 def _job(rig: SlurmRig, owner: Owner, uid: str) -> dict[str, Any]:
-    tag = OwnerTag(VERSION, owner.cluster, owner.scheduler, "default", "train", (uid,))
+    tag = OwnerTag(SINGLE, owner.cluster, owner.scheduler, "default", "train", (uid,))
     job: dict[str, Any] = {
         "name": "default.train.12345678",
         "admin_comment": tag.encode(),

@@ -56,7 +56,7 @@ from scheduler.core.facts import (
 from scheduler.core.in_the_way import InWay
 from scheduler.core.intervals import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS
 from scheduler.core.lost_job import PINNED_SECONDS
-from scheduler.core.naming import SEVERAL, VERSION, Owner, OwnerTag
+from scheduler.core.naming import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.core.tagged import TaggedJob
@@ -138,7 +138,7 @@ def _record(
     given_back: bool = False,
 ) -> TaggedJob:
     tag = OwnerTag(
-        v=VERSION,
+        v=SINGLE,
         cluster=owner.cluster,
         scheduler=owner.scheduler,
         namespace="ns",

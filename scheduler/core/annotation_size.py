@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from annotations import Problem
-from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_PARTITION, NODES
+from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_NODES, JOB_PARTITION
 
 LIMIT: Final = 256 * 1024
 """Limit for all annotations of an object, in bytes of keys and values
@@ -21,7 +21,7 @@ ROOM: Final = 2048
 """Bytes left free for ours: eight keys of at most 40 bytes, three names of at most 253, the unit of
 a gang, and short numbers and times.
 """
-_OURS: Final = frozenset({JOB_ID, NODES, JOB_PARTITION, ENDS_AT})
+_OURS: Final = frozenset({JOB_ID, JOB_NODES, JOB_PARTITION, ENDS_AT})
 _MOST_BYTES_PER_CHARACTER: Final = 4
 
 

@@ -29,7 +29,7 @@ from scheduler.core.gang_sources import (
     JOBSET_BY_LABELS,
     JOBSET_EXCLUSIVE,
     LWS_EXCLUSIVE,
-    MOST_PODS,
+    MOST_GANG_PODS,
     Membership,
     Source,
 )
@@ -78,8 +78,10 @@ class NoGang:
 def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Problem:
     """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
     found = _shape(member, group)
-    if isinstance(found, GangShape) and found.size > MOST_PODS:
-        expected = f"at most {MOST_PODS} pods in one gang, or the annotation gang: none on each pod"
+    if isinstance(found, GangShape) and found.size > MOST_GANG_PODS:
+        expected = (
+            f"at most {MOST_GANG_PODS} pods in one gang, or the annotation gang: none on each pod"
+        )
         return Problem(f"number of pods of {member.group}", str(found.size), expected)
     return found
 

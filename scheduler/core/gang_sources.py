@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final
 
-MOST_PODS: Final = 1024
+MOST_GANG_PODS: Final = 1024
 """How many pods of one gang may exist at once. A pass of a gang goes through all of them."""
 
 
@@ -58,9 +58,9 @@ TOLD_BY_PHASE: Final = {Source.POD_GROUP: False, Source.SCHEDULER_PLUGINS: True}
 and False if it writes a condition.
 """
 
-GANG: Final = "gang"
-GANG_SIZE: Final = "gang-size"
-GANG_RANK: Final = "gang-rank"
+ASKED_GANG: Final = "gang"
+ASKED_GANG_SIZE: Final = "gang-size"
+ASKED_GANG_RANK: Final = "gang-rank"
 ALONE: Final = "none"
 """The value of the annotation `gang` of a pod that belongs to no gang, whatever its labels say."""
 

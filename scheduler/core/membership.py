@@ -16,10 +16,10 @@ from annotations.problems import NOT_SET, Problem
 from annotations.value_patterns import OBJECT_NAME, SHORT_NUMBER
 from scheduler.core.gang_sources import (
     ALONE,
+    ASKED_GANG,
+    ASKED_GANG_RANK,
+    ASKED_GANG_SIZE,
     COMPLETION_INDEX,
-    GANG,
-    GANG_RANK,
-    GANG_SIZE,
     JOB_NAME,
     JOB_UID,
     JOBSET_GLOBAL_INDEX,
@@ -83,7 +83,7 @@ def membership(
 
 
 def _found(pod: GroupView, sources: Sequence[Source]) -> _Found:
-    key, name = pod.own(GANG)
+    key, name = pod.own(ASKED_GANG)
     if name == ALONE:
         return None
     if name is not None and Source.ANNOTATIONS not in sources:
@@ -97,7 +97,7 @@ def _found(pod: GroupView, sources: Sequence[Source]) -> _Found:
 
 def _unwanted(pod: GroupView, sources: Sequence[Source], rule: str) -> Outsider | None:
     """Why the pod's own gang is not formed: the site forbids it, which is no fault of the pod."""
-    key, name = pod.own(GANG)
+    key, name = pod.own(ASKED_GANG)
     if name in {None, ALONE} or Source.ANNOTATIONS in sources:
         return None
     return Outsider(
@@ -108,22 +108,22 @@ def _unwanted(pod: GroupView, sources: Sequence[Source], rule: str) -> Outsider 
 
 def _check_stray(pod: GroupView, *, ranked: bool) -> None:
     """Refuse a size that nobody would read, and a rank unless the pod may be `ranked`."""
-    gang_key, gang = pod.own(GANG)
-    size_key, size = pod.own(GANG_SIZE)
+    gang_key, gang = pod.own(ASKED_GANG)
+    size_key, size = pod.own(ASKED_GANG_SIZE)
     if size is not None and gang is None:
         raise _ProblemError(size_key, size, f"{gang_key} beside it, or no such annotation")
-    rank_key, rank = pod.own(GANG_RANK)
+    rank_key, rank = pod.own(ASKED_GANG_RANK)
     if rank is not None and gang is None and not ranked:
         raise _ProblemError(rank_key, rank, "no such annotation on a pod that belongs to no gang")
 
 
 def _by_annotations(pod: GroupView) -> _Found:
-    key, name = pod.own(GANG)
+    key, name = pod.own(ASKED_GANG)
     if name is None:
         return None
     if not _GANG_NAME.fullmatch(name):
         raise _ProblemError(key, name, "a name as of a Kubernetes object, of at most 63 characters")
-    size = _size(*pod.own(GANG_SIZE))
+    size = _size(*pod.own(ASKED_GANG_SIZE))
     return Membership(
         source=Source.ANNOTATIONS,
         namespace=pod.namespace,
@@ -268,7 +268,7 @@ def _given_rank(pod: GroupView, most: int, *, index: str | None = None) -> int |
     """The rank of a pod whose source has none: that of the annotation, else this index or that in
     its batch Job, else the number at the end of its name, as a StatefulSet gives it.
     """
-    key, value = pod.own(GANG_RANK)
+    key, value = pod.own(ASKED_GANG_RANK)
     if value is not None:
         return _number(key, value, high=most - 1)
     if index is None and _is_of_job(pod):

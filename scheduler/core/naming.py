@@ -13,7 +13,7 @@ import msgspec
 # The annotations that we write ourselves have this prefix.
 OWN_PREFIX = "slurm-pod-scheduler/"
 JOB_ID = f"{OWN_PREFIX}job-id"
-NODES = f"{OWN_PREFIX}nodes"
+JOB_NODES = f"{OWN_PREFIX}nodes"
 ENDS_AT = f"{OWN_PREFIX}ends-at"
 JOB_PARTITION = f"{OWN_PREFIX}job-partition"
 """The partition in which Slurm started the job: pods may name several, or none."""
@@ -26,7 +26,7 @@ GANG_SIZE = f"{OWN_PREFIX}gang-size"
 GANG_FIRST_NODE = f"{OWN_PREFIX}gang-first-node"
 """The Kubernetes Node of the gang's first slot."""
 
-VERSION = 1
+SINGLE = 1
 """The version of a tag of a single pod."""
 SEVERAL: Final = 2
 """The version of a tag of a gang."""
@@ -146,7 +146,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
 def _is_of_one(tag: OwnerTag) -> bool:
     """Whether it is a tag of a single pod, which names that pod and no group."""
     several = tag.unit_key or tag.group or tag.ranks or tag.names or tag.per_node != 1 or tag.at
-    return tag.v == VERSION and len(tag.uids) == 1 and not several and not tag.parts
+    return tag.v == SINGLE and len(tag.uids) == 1 and not several and not tag.parts
 
 
 def _is_of_several(tag: OwnerTag) -> bool:

@@ -20,7 +20,7 @@ Given = Mapping[str, object]
 """Quantities by resource, as the API writes them."""
 
 CPU: Final = "cpu"
-PODS: Final = "pods"
+PODS_RESOURCE: Final = "pods"
 _MILLI: Final = NANOS // 1000
 _HUGE_PAGES: Final = "hugepages-"
 _OF_PODS: Final = frozenset({CPU, "memory"})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.requests import CPU, PODS, Amounts
+from scheduler.core.requests import CPU, PODS_RESOURCE, Amounts
 
 _BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
@@ -25,8 +25,8 @@ def short_of(
     """The first resource that the Node lacks for this many `more` pods with these requests; None if
     everything fits. `there` is its allocatable; `used` and `pods` are sums over the pods on it.
     """
-    if pods + more > there.get(PODS, 0):
-        return PODS
+    if pods + more > there.get(PODS_RESOURCE, 0):
+        return PODS_RESOURCE
     for name, amount in requests:
         if amount * more > there.get(name, 0) - used.get(name, 0):
             return name
@@ -101,7 +101,8 @@ def _label(name: str) -> str:
 
 
 def _are(name: str, amount: int) -> str:
-    return "is" if name not in {CPU, PODS} or amount == (1000 if name == CPU else 1) else "are"
+    is_counted = name in {CPU, PODS_RESOURCE}
+    return "are" if is_counted and amount != (1000 if name == CPU else 1) else "is"
 
 
 def _amount_text(name: str, amount: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from scheduler.doctor.finding import Finding, Severity
 
-VERSION: Final = 1
+REPORT_VERSION: Final = 1
 """The version of the form of the JSON; fields may be added to it without a new one."""
 _WIDTH: Final = max(len(it.word) for it in Severity)
 
@@ -31,7 +31,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 def findings_as_json(findings: Sequence[Finding]) -> str:
     """For programs."""
     body = {
-        "version": VERSION,
+        "version": REPORT_VERSION,
         "worst": worst(findings).word,
         "findings": [
             {

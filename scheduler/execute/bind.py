@@ -20,8 +20,8 @@ from scheduler.core.naming import (
     GANG_RANK,
     GANG_SIZE,
     JOB_ID,
+    JOB_NODES,
     JOB_PARTITION,
-    NODES,
 )
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tell import gang_annotation
@@ -220,7 +220,7 @@ def _bound_with(unit: Unit, action: Bind) -> dict[str, str]:
     # Even an empty partition: the pod's author may have created it with another.
     annotations = {
         JOB_ID: str(action.job_id),
-        NODES: action.node,
+        JOB_NODES: action.node,
         JOB_PARTITION: action.partition,
     }
     if action.ends_at:

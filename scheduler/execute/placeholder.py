@@ -17,7 +17,7 @@ from scheduler.core.naming import (
     PACKED,
     PINNED_APART,
     SEVERAL,
-    VERSION,
+    SINGLE,
     Owner,
     OwnerTag,
     TagPart,
@@ -28,7 +28,7 @@ from slurmapi import JobSubmission
 
 Mode = Literal["external", "script"]
 
-FIRST: Final = 2**32 - 16
+CLAIM_PRIORITY: Final = 2**32 - 16
 """The priority of a job for a pod that already runs. It is higher than those that priority/basic
 gives, which count down from 0xffff0000: a job ahead of it could only take the pod's node.
 """
@@ -86,7 +86,7 @@ def submission(
     of them; `component` has the others.
     """
     tag = OwnerTag(
-        v=SEVERAL if group else VERSION,
+        v=SEVERAL if group else SINGLE,
         cluster=owner.cluster,
         scheduler=owner.scheduler,
         namespace=namespace,
@@ -126,7 +126,7 @@ def submission(
         licenses=request.licenses,
         wckey=request.wckey,
         deadline=request.deadline,
-        priority=FIRST if first else request.priority,
+        priority=CLAIM_PRIORITY if first else request.priority,
         nice=None if first else request.nice,
         shared=_SHARED.get(request.exclusive or sharing),
         threads_per_core=request.threads_per_core,

@@ -13,7 +13,7 @@ from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
 from scheduler.core.gang_patience import untold_until
 from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks, ranks_of
 from scheduler.core.gang_shape import rank_of
-from scheduler.core.gang_sources import MOST_PODS, Outsider
+from scheduler.core.gang_sources import MOST_GANG_PODS, Outsider
 from scheduler.core.naming import Owner, OwnerTag
 from scheduler.core.shapes import MOST_SHAPES, Size, unexpected, with_expected
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
@@ -244,9 +244,11 @@ def _own_rank(pod: Member, gang: Gang | None) -> int | None:
 def _too_large(gang: Gang) -> Problem | None:
     """What is wrong with the gang itself."""
     size = gang.member.size if gang.shape is None else gang.shape.size
-    if gang.problem is not None or size is None or size <= MOST_PODS:
+    if gang.problem is not None or size is None or size <= MOST_GANG_PODS:
         return gang.problem
-    return Problem(f"number of pods of gang {gang.member.name}", str(size), f"at most {MOST_PODS}")
+    return Problem(
+        f"number of pods of gang {gang.member.name}", str(size), f"at most {MOST_GANG_PODS}"
+    )
 
 
 def _with_unknown(reading: Reading, unknown: Sequence[str]) -> Reading:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from annotations import JobRequest, Problem
 from scheduler.core.binding_proof import proves_binding
 from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import ENDS_AT, NODES, Owner
+from scheduler.core.naming import ENDS_AT, JOB_NODES, Owner
 from scheduler.core.shapes import Size, accepted_by
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
@@ -260,5 +260,5 @@ def _placed_by_us(pod: Pod, unit: Unit) -> bool:
         pod.metadata.uid in unit.bindings.nodes
         or unit.job is not None
         or recorded_job(pod) is not None
-        or NODES in pod.metadata.annotations
+        or JOB_NODES in pod.metadata.annotations
     )

@@ -7,9 +7,9 @@ from typing import Final
 
 from annotations import Problem
 from scheduler.core.gang_sources import (
-    GANG,
-    GANG_RANK,
-    GANG_SIZE,
+    ASKED_GANG,
+    ASKED_GANG_RANK,
+    ASKED_GANG_SIZE,
     JOB_NAME,
     JOBSET_NAME,
     KUEUE_GROUP,
@@ -26,7 +26,7 @@ from scheduler.policy.rulebook import Rulebook
 
 # Each source knows its pods by one of these.
 _LABELS: Final = frozenset({JOB_NAME, LWS_NAME, JOBSET_NAME, PLUGINS_GROUP, KUEUE_GROUP})
-_ANNOTATIONS: Final = (GANG, GANG_SIZE, GANG_RANK)
+_ANNOTATIONS: Final = (ASKED_GANG, ASKED_GANG_SIZE, ASKED_GANG_RANK)
 
 
 class Memberships:

@@ -11,7 +11,7 @@ from scheduler.core.in_the_way import InWay
 from scheduler.core.node_suitability import Place, Wishes
 from scheduler.facts.caches import Caches
 from scheduler.kube.wire import Pod
-from scheduler.nodes.candidates import UNKNOWN, Survey
+from scheduler.nodes.candidates import NOT_SURVEYED, Survey
 from scheduler.nodes.coverage import Coverage
 from scheduler.state.units import Unit
 
@@ -52,7 +52,7 @@ class Places:
         if by_kind and pod is not None:
             return self._of_shapes(unit, {kind: self.of(unit, it) for kind, it in by_kind.items()})
         waiting = None if pod is None or pod.spec.node_name else pod
-        uncompared, survey = None, UNKNOWN
+        uncompared, survey = None, NOT_SURVEYED
         if waiting is not None:
             holds = bool(_nodes_of_job(unit))
             uncompared = self._fit.waits_since(waiting, holds_nodes=holds)

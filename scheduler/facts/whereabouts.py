@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from scheduler.core.naming import NODES
+from scheduler.core.naming import JOB_NODES
 from scheduler.facts.claims import said_on, unweighed
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
@@ -35,7 +35,7 @@ class Whereabouts:
             return ""
         record = unit.job.record if unit.job is not None else None
         held = () if record is None else record.nodes
-        among = (pod.metadata.annotations.get(NODES, ""), *held)
+        among = (pod.metadata.annotations.get(JOB_NODES, ""), *held)
         return self._nodes.node_of(target, among=among) or ""
 
     def pods(self, unit: Unit) -> tuple[Pod, ...]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from scheduler.core.annotation_size import crowded
 from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
-from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, JOB_PARTITION, NODES
+from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, JOB_NODES, JOB_PARTITION
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import (
     Added,
@@ -48,7 +48,7 @@ MOST_WORDS: Final = 512
 _SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
-_RECORDS: Final = (JOB_ID, NODES, JOB_PARTITION, ENDS_AT, GANG)
+_RECORDS: Final = (JOB_ID, JOB_NODES, JOB_PARTITION, ENDS_AT, GANG)
 _CLIPPED: Final = frozenset({*_RECORDS, *OTHERS_ANNOTATIONS})
 # Characters that `clipped` surely leaves as they are. It is not called for each of them, because
 # this is done for each change of each pod.

@@ -42,7 +42,7 @@ class Survey:
     nowhere: str
 
 
-UNKNOWN: Final = Survey(_NONE, "")
+NOT_SURVEYED: Final = Survey(_NONE, "")
 """A survey that rules nothing out."""
 
 
@@ -186,7 +186,7 @@ class Nodes:
         `items`.
         """
         if self._store is None or self._slurm.listed is None:
-            return UNKNOWN
+            return NOT_SURVEYED
         found: dict[str, str] = {}
         complaints, hope, spent = _Complaints(), False, 0
         targets, led = yield from self._find_behind_in_steps()

@@ -18,7 +18,7 @@ from scheduler.core.labels import packed
 from scheduler.core.node_suitability import NodeFacts, Unfit, Wishes, unsuitable
 from scheduler.core.pod_affinity import AffinityFilter, Crowd, PodTerm
 from scheduler.core.ports import HostPort, taken
-from scheduler.core.requests import PODS, Amounts
+from scheduler.core.requests import PODS_RESOURCE, Amounts
 from scheduler.core.resource_fit import short_of, shortage, too_small
 from scheduler.core.spread import Constraint, Spread, crowd_of
 from scheduler.kube.demands import apart_of, near_of, ports_of, requests_of, spread_of
@@ -27,7 +27,7 @@ from scheduler.kube.of_pod import OfPod
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.nodes.aversions import Repelling
-from scheduler.nodes.candidates import UNKNOWN, Complaint, Nodes, Survey
+from scheduler.nodes.candidates import NOT_SURVEYED, Complaint, Nodes, Survey
 from scheduler.nodes.divisions import Divisions
 from scheduler.nodes.neighbourhood import Load, Neighbourhood
 from scheduler.nodes.surveyor import SLICE_ITEMS, Surveyor
@@ -191,7 +191,7 @@ class NodeFit:
         kept = self._surveys.get(demands)
         outdated = kept is None or self._outdated(kept, self._clock())
         # A result from before Slurm's nodes were known is of no use afterwards.
-        found = kept is not None and not (outdated and kept.survey is UNKNOWN)
+        found = kept is not None and not (outdated and kept.survey is NOT_SURVEYED)
         ready = found and (not holds_nodes or self._counted(demands))
         if ready and not outdated:
             return None
@@ -209,7 +209,7 @@ class NodeFit:
     def survey(self, pod: Pod) -> Survey:
         """Which Slurm nodes are of no use to the pod; none while it waits for the survey."""
         kept = self._surveys.get(self._demands(pod))
-        return UNKNOWN if kept is None else kept.survey
+        return NOT_SURVEYED if kept is None else kept.survey
 
     def claim(self, pod: Pod, target: str) -> bool:
         """Whether the pod may be bound to the Node now; not before the two have been compared. If
@@ -377,6 +377,6 @@ class NodeFit:
 
 
 def _sum(pods: list[Neighbour], name: str) -> int:
-    if name == PODS:
+    if name == PODS_RESOURCE:
         return len(pods)
     return sum(amount for pod in pods for found, amount in pod.shape.requests if found == name)

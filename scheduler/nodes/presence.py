@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.kube.wire import Pod
 from scheduler.nodes.vanished_pods import Left, Parted
 from scheduler.state.pod_remains import Remains, remains_of
@@ -212,4 +212,4 @@ class Presence:
 
 
 def _marked(pod: Pod) -> bool:
-    return JOB_ID in pod.metadata.annotations or NODES in pod.metadata.annotations
+    return JOB_ID in pod.metadata.annotations or JOB_NODES in pod.metadata.annotations

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from scheduler.core.gres import counts_of
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.requests import CPU, PODS
+from scheduler.core.requests import CPU, PODS_RESOURCE
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.neighbourhood import Load
 from slurmapi import SlurmNode
@@ -132,7 +132,7 @@ def _of(node: NodeFacts, load: Load, gpus: frozenset[str]) -> KubeSide:
         return KubeSide(taint=taint)  # the kubelet has not reported yet
     total = _amounts(node.allocatable, {}, gpus)
     left = _amounts(node.allocatable, load.used, gpus)
-    left[PODS] = node.allocatable.get(PODS, 0) - len(load.pods)
+    left[PODS_RESOURCE] = node.allocatable.get(PODS_RESOURCE, 0) - len(load.pods)
     return KubeSide(taint=taint, total=total, left=left)
 
 
@@ -183,7 +183,7 @@ def _said(node: SlurmNode, words: Mapping[str, str]) -> str:
 
 
 def _takes_another_pod(kube: KubeSide) -> bool:
-    return kube.left is None or kube.left[PODS] > 0
+    return kube.left is None or kube.left[PODS_RESOURCE] > 0
 
 
 def _least(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.gang_sources import MOST_PODS
+from scheduler.core.gang_sources import MOST_GANG_PODS
 from scheduler.page.node_room import MOST_TYPES, NodeRoom, RoomSize
 from scheduler.view.partition_row import MOST_KINDS, GpuCount, NodeKind, SizeTold
 from slurmapi import Partition
@@ -101,7 +101,7 @@ class Tally:
         """The kinds of nodes, the largest first. Their idle nodes are those that one gang can have:
         no more than the partition's limit, and than a gang has pods.
         """
-        most = min(MOST_PODS, partition.max_nodes or MOST_PODS)
+        most = min(MOST_GANG_PODS, partition.max_nodes or MOST_GANG_PODS)
         kinds = sorted(self.kinds.values(), key=lambda it: _by_gpus(it.size), reverse=True)
         return tuple(
             NodeKind(

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.naming import SINGLE, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import soon
 from slurmapi import JobSubmission, SlurmClient, SlurmDenied, SlurmError, SlurmRefused
@@ -34,7 +34,7 @@ def trial(owner: Owner, *, namespace: str) -> JobSubmission:
     names a pod in the namespace that does not exist either.
     """
     tag = OwnerTag(
-        v=VERSION,
+        v=SINGLE,
         cluster=owner.cluster,
         scheduler=owner.scheduler,
         namespace=namespace,

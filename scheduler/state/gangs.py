@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from annotations import Problem
-from scheduler.core.gang_sources import MOST_PODS, OPEN_SOURCES, Membership, Outsider, Source
+from scheduler.core.gang_sources import MOST_GANG_PODS, OPEN_SOURCES, Membership, Outsider, Source
 from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.kube.wire import Pod
 from scheduler.state.single_groups import SingleGroups
@@ -107,9 +107,9 @@ class Gangs:
             self._singles.add(found, [uid], instead=instead)
             if instead:
                 self._sort(pod, self._read(pod, instead))
-        elif len(self._pods.get(found.key, ())) >= MOST_PODS:
+        elif len(self._pods.get(found.key, ())) >= MOST_GANG_PODS:
             self.flaws[uid] = Problem(
-                f"gang {found.name}", "more pods", f"at most {MOST_PODS} pods of a gang"
+                f"gang {found.name}", "more pods", f"at most {MOST_GANG_PODS} pods of a gang"
             )
         else:
             self._of[uid] = found

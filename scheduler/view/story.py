@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from scheduler.core.event_reasons import MEANINGS, Reason
-from scheduler.core.naming import NODES
+from scheduler.core.naming import JOB_NODES
 from scheduler.core.pending_reasons import Why
 from scheduler.kube.clip import clipped
 from scheduler.view.asked import AskedFor, asked
@@ -69,7 +69,9 @@ def story(seen: Sighting, names: Names, scheduler: str) -> Story:
         row=row,
         asked=() if pod is None else asked(pod, names),
         owner=_owner(seen),
-        nodes="" if pod is None else clipped(pod.metadata.annotations.get(NODES, ""), _MOST_BYTES),
+        nodes=""
+        if pod is None
+        else clipped(pod.metadata.annotations.get(JOB_NODES, ""), _MOST_BYTES),
         end=end,
         meaning=meaning_of(reason) if reason else None,
         ruled_out=tuple(_ruled_out(seen, row)),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scheduler.core.naming import NODES
+from scheduler.core.naming import JOB_NODES
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
 from scheduler.nodes.vanished_pods import MOST, MOST_CLAIMED
@@ -35,7 +35,7 @@ class Scene:
                 name=name,
                 namespace=namespace,
                 uid=uid,
-                annotations={NODES: "n1"},
+                annotations={JOB_NODES: "n1"},
                 deletion_timestamp=datetime.now(UTC),
             ),
             PodSpec(node_name="n1", termination_grace_period_seconds=grace),

@@ -12,7 +12,7 @@ import pytest
 from annotations import PREFIX, ContainerResources, JobRequest, PodView, Rules, parse
 from annotations.keys import DEFINITIONS
 from scheduler.core.edits import Edit, asks_the_same, digests, edit_of
-from scheduler.core.naming import VERSION, OwnerTag
+from scheduler.core.naming import SINGLE, OwnerTag
 from slurmapi.model import BaseState
 from tests.unit.core.things import KEY, OURS, record
 
@@ -124,7 +124,7 @@ def _request(given: dict[str, str]) -> JobRequest:
 
 def _edit(asked: dict[str, str], request: JobRequest) -> Edit:
     tag = OwnerTag(
-        v=VERSION,
+        v=SINGLE,
         cluster=OURS.cluster,
         scheduler=OURS.scheduler,
         namespace="ns",

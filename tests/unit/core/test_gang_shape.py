@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from annotations.problems import Problem
 from scheduler.core.gang_objects import GroupObject, Unserved
 from scheduler.core.gang_shape import GangShape, NoGang, rank_of, shape_of
-from scheduler.core.gang_sources import MOST_PODS, GroupRef, Membership, Source
+from scheduler.core.gang_sources import MOST_GANG_PODS, GroupRef, Membership, Source
 from scheduler.core.naming import MOST_RANKS
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.group_wire import decode_group
@@ -310,7 +310,7 @@ _HUGE: Final = 2**31 - 1
 @pytest.mark.parametrize(
     ("ref", "spec"),
     [
-        (JOB, {"parallelism": MOST_PODS + 1}),
+        (JOB, {"parallelism": MOST_GANG_PODS + 1}),
         (JOB, {"parallelism": _HUGE}),
         (JOBSET, {"replicatedJobs": [part("a", _HUGE, _HUGE)] * 1000}),
         (PODGROUP, {"schedulingPolicy": {"gang": {"minCount": _HUGE}}}),
@@ -320,7 +320,7 @@ _HUGE: Final = 2**31 - 1
 def test_gang_that_is_too_large_is_a_problem(ref: GroupRef, spec: dict[str, Any]) -> None:
     found = shape(ref, spec)
     assert isinstance(found, Problem)
-    assert str(MOST_PODS) in found.expected
+    assert str(MOST_GANG_PODS) in found.expected
     assert "gang: none" in found.expected
 
 

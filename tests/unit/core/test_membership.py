@@ -423,7 +423,7 @@ def test_restarted_set_is_the_same_gang() -> None:
 
 
 def test_annotations_that_are_read_here_are_those_that_fill_no_field_of_the_job() -> None:
-    read = {keys.GANG, keys.GANG_SIZE, keys.GANG_RANK}
+    read = {keys.ASKED_GANG, keys.ASKED_GANG_SIZE, keys.ASKED_GANG_RANK}
     assert read == {it.key for it in DEFINITIONS if not it.of_job}
     assert MOST_IN_GANG == MOST_RANKS
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.core.naming import (
     MOST_RANKS,
     SEVERAL,
-    VERSION,
+    SINGLE,
     Owner,
     OwnerTag,
     job_name,
@@ -29,7 +29,7 @@ PODS = st.dictionaries(TEXT, RANKS, min_size=1, max_size=5).filter(
 
 @given(TEXT, TEXT, TEXT, TEXT, TEXT, TEXT)
 def test_tag_is_read_as_it_was_written(cluster, scheduler, namespace, unit, uid, node):
-    tag = OwnerTag(VERSION, cluster, scheduler, namespace, unit, (uid,), node)
+    tag = OwnerTag(SINGLE, cluster, scheduler, namespace, unit, (uid,), node)
     read = read_tag(tag.encode())
     assert read == tag
     assert read is not None
@@ -37,7 +37,7 @@ def test_tag_is_read_as_it_was_written(cluster, scheduler, namespace, unit, uid,
 
 
 def test_tag_of_a_single_pod_keeps_its_bytes():
-    tag = OwnerTag(VERSION, "c", "s", "ns", "train", ("uid-0",), "n1", grace=30)
+    tag = OwnerTag(SINGLE, "c", "s", "ns", "train", ("uid-0",), "n1", grace=30)
     assert tag.encode() == (
         '{"v":1,"cluster":"c","scheduler":"s","namespace":"ns","unit":"train","uids":["uid-0"],'
         '"node":"n1","grace":30}'
@@ -113,7 +113,7 @@ def test_tag_whose_ranks_cannot_be_is_not_believed(uids, ranks):
         {"ranks": [0, 0.5]},
         {"ranks": [0, 10**30]},
         {"v": SEVERAL + 1},
-        {"v": VERSION},
+        {"v": SINGLE},
     ],
 )
 def test_tag_of_several_pods_that_lacks_anything_is_none(changes):

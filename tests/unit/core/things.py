@@ -21,7 +21,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import SEVERAL, VERSION, Owner, OwnerTag
+from scheduler.core.naming import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.seats import Seat
@@ -47,7 +47,7 @@ def tag(
     owner: Owner = OURS,
     uids: tuple[str, ...] = (KEY,),
     node: str = "",
-    version: int = VERSION,
+    version: int = SINGLE,
     restarts: int = 0,
     given_back: bool = False,
     asked: JobRequest | None = None,

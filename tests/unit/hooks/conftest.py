@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from scheduler.core.naming import NODES, SEVERAL, VERSION, Owner, OwnerTag
+from scheduler.core.naming import JOB_NODES, SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.secrets import Secrets
@@ -32,7 +32,7 @@ SECRET = "a-secret-of-the-site"
 def pod_on(node: str, *, uid: str, phase: str = "Running", ours: bool = True) -> Pod:
     """A pod on that Node; `ours` as a binding of ours leaves it."""
     meta = ObjectMeta(
-        name=uid, namespace="ns", uid=uid, annotations={NODES: node} if ours and node else {}
+        name=uid, namespace="ns", uid=uid, annotations={JOB_NODES: node} if ours and node else {}
     )
     return Pod(meta, PodSpec(node_name=node), PodStatus(phase=phase))
 
@@ -90,7 +90,7 @@ class Scene:
 
     def placeholder(self, uid: str, *, node: str | None, owner: Owner = OWNER) -> int:
         """A job for that pod: pending, or running on `node`."""
-        tag = OwnerTag(VERSION, owner.cluster, owner.scheduler, "ns", uid, (uid,))
+        tag = OwnerTag(SINGLE, owner.cluster, owner.scheduler, "ns", uid, (uid,))
         job_id = self.slurm.add(admin_comment=tag.encode())
         if node is not None:
             self.slurm.start(job_id, node=node)

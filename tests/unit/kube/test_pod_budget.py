@@ -10,7 +10,7 @@ import pytest
 from annotations import Rules
 from annotations.keys import DEFINITIONS
 from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
-from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_PARTITION, NODES
+from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_NODES, JOB_PARTITION
 from scheduler.kube import slim
 from scheduler.kube.clip import MOST_BYTES as MOST_TEXT
 from scheduler.kube.clip import clipped
@@ -207,7 +207,7 @@ def test_long_text_is_cut_in_bytes_between_characters(text: str) -> None:
     ("before", "after", "expected"),
     [
         ({}, {}, False),
-        ({}, {JOB_ID: "7", NODES: "n1", JOB_PARTITION: "gpu", ENDS_AT: "never"}, False),
+        ({}, {JOB_ID: "7", JOB_NODES: "n1", JOB_PARTITION: "gpu", ENDS_AT: "never"}, False),
         ({JOB_ID: "7"}, {}, False),
         ({}, {PREFIX + "comment": "new"}, True),
         ({PREFIX + "comment": "old", JOB_ID: "7"}, {PREFIX + "comment": "new"}, True),

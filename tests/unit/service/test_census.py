@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
-from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.naming import JOB_ID, JOB_NODES, Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of
@@ -97,7 +97,7 @@ async def test_adopted_job_waits_like_any_other_for_a_pod_that_still_stops(slurm
     """How long it has been running is not known: not since this machine was started."""
     slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
     kube.create(UID)
-    kube.create("old", name="old", node="n1", annotations={JOB_ID: "999", NODES: "n1"})
+    kube.create("old", name="old", node="n1", annotations={JOB_ID: "999", JOB_NODES: "n1"})
     kube.delete("old")
     await asyncio.sleep(2 * HANDOVER_SECONDS)
     service = Service(slurm, kube)
@@ -420,7 +420,7 @@ async def test_running_pods_whose_jobs_the_census_sees_first_are_not_written_to(
     for number in range(100):
         uid, job = f"uid-{number}", {"state": RUNNING, "nodes": ("n1",), "start_time": 1}
         job_id = slurm.add(admin_comment=tag(uid), name=f"ns.train.{number}", **job)
-        said = {JOB_ID: str(job_id), NODES: "n1"}
+        said = {JOB_ID: str(job_id), JOB_NODES: "n1"}
         kube.create(uid, name=f"train-{number}", annotations=said, node="n1", phase="Running")
     slurm.seconds["job"] = 0.5
     await seen(kube)

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.core.budgets import Budgets
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.execute.claim_budget import NAMESPACE as CLAIMED
 from scheduler.execute.claim_budget import START_SECONDS
-from scheduler.execute.placeholder import FIRST
+from scheduler.execute.placeholder import CLAIM_PRIORITY
 from scheduler.facts.claims import BEFORE_US
 from scheduler.observe.wake import WakeCause
 from scheduler.state.units import Placeholder, Unit
@@ -248,7 +248,7 @@ async def test_of_two_jobs_that_wait_the_one_that_can_run_stays(
     assert job_of(service, "twin-uid") == free
 
 
-FORGED = {NODES: "n1", JOB_ID: "4711"}
+FORGED = {JOB_NODES: "n1", JOB_ID: "4711"}
 
 
 @pytest.mark.parametrize("starts", [True, False], ids=["then started there", "then lost"])
@@ -265,25 +265,25 @@ async def test_node_that_an_author_wrote_earns_no_priority(slurm, kube, service,
     await asyncio.sleep(60)
     second = job_of(service, FORGER)
     assert second != first
-    assert slurm.submissions[second].priority == (FIRST if starts else None)
+    assert slurm.submissions[second].priority == (CLAIM_PRIORITY if starts else None)
 
 
 async def test_pod_that_loses_the_job_it_was_bound_by_comes_first(slurm, kube, service):
     held = ours(slurm, "true-uid")
-    kube.create("true-uid", node="n1", annotations={JOB_ID: str(held), NODES: "n1"})
+    kube.create("true-uid", node="n1", annotations={JOB_ID: str(held), JOB_NODES: "n1"})
     await start(kube, service)
     slurm.forget(held)
     await asyncio.sleep(60)
     again = job_of(service, "true-uid")
-    assert slurm.submissions[again].priority == FIRST
+    assert slurm.submissions[again].priority == CLAIM_PRIORITY
     assert slurm.submissions[again].required_nodes == ("n1",)
 
 
 STRIPPED: dict[str, dict[str, str]] = {
     "both taken away": {},
-    "the id taken away": {NODES: "n1"},
-    "another id": {NODES: "n1", JOB_ID: "900000"},
-    "no id": {NODES: "n1", JOB_ID: str(NO_ID)},
+    "the id taken away": {JOB_NODES: "n1"},
+    "another id": {JOB_NODES: "n1", JOB_ID: "900000"},
+    "no id": {JOB_NODES: "n1", JOB_ID: str(NO_ID)},
 }
 
 
@@ -399,7 +399,7 @@ async def test_job_of_a_group_is_left_alone_and_so_is_the_pod_that_names_it(
 ):
     """This process knows single pods only. The end of the job counts for the pod that runs."""
     job_id = group_job(slurm)
-    annotations = {JOB_ID: str(job_id)} | ({NODES: node} if node else {})
+    annotations = {JOB_ID: str(job_id)} | ({JOB_NODES: node} if node else {})
     kube.create("uid-0", node=node, annotations=annotations)
     await start(kube, service, seconds=300.0)
     assert job_of(service, "uid-0") == job_id
@@ -415,7 +415,7 @@ async def test_job_of_a_group_is_left_alone_and_so_is_the_pod_that_names_it(
 
 async def test_job_of_a_group_outlives_a_pod_of_it(slurm, kube, service):
     job_id = group_job(slurm)
-    kube.create("uid-0", node="n1", annotations={JOB_ID: str(job_id), NODES: "n1"})
+    kube.create("uid-0", node="n1", annotations={JOB_ID: str(job_id), JOB_NODES: "n1"})
     await start(kube, service)
     kube.delete("uid-0")
     kube.end_containers("uid-0")

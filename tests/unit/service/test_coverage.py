@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.intervals import UNFIT_SECONDS
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.node_suitability import Taint
 from scheduler.kube.wire import PodSpec
 from scheduler.nodes.presence import CLAIM_SECONDS
@@ -27,7 +27,7 @@ NEW = "new"
 GRACE = 20  # of each pod here
 # A condition that keeps its reason changes its wording no more often than each 10 s.
 _WORDING_SECONDS = 12.0
-MARKS = {JOB_ID: "999", NODES: "n1"}
+MARKS = {JOB_ID: "999", JOB_NODES: "n1"}
 
 
 async def old_pod_runs(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:

@@ -23,7 +23,7 @@ from scheduler.core.actions import (
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.intervals import UNTOLD_SECONDS
-from scheduler.core.naming import JOB_ID, NODES, Owner, OwnerTag, read_tag
+from scheduler.core.naming import JOB_ID, JOB_NODES, Owner, OwnerTag, read_tag
 from scheduler.core.refused_request import NEVER
 from scheduler.core.seats import Seat
 from scheduler.kube.errors import KubeInterrupted
@@ -217,7 +217,7 @@ async def test_bound_pod_bears_job_and_node(service, kube, unit):
     assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) is None
     assert unit.bindings.nodes == {UID: "n1"}
     annotations = kube.pods[UID].metadata.annotations
-    assert (annotations[JOB_ID], annotations[NODES]) == ("4711", "s1")
+    assert (annotations[JOB_ID], annotations[JOB_NODES]) == ("4711", "s1")
     assert service.recorder.reasons() == ["Scheduled"]
 
 

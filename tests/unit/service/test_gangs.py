@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from scheduler.core.gang_objects import BatchJob, GroupMeta, JobSpec
-from scheduler.core.gang_sources import MOST_PODS
+from scheduler.core.gang_sources import MOST_GANG_PODS
 from scheduler.core.naming import GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE, JOB_ID, read_tag
 from scheduler.kube.errors import Forbidden, KubeUnreachable
 from scheduler.kube.wire import OwnerReference, PodStatus
@@ -246,10 +246,10 @@ async def test_pod_that_was_submitted_alone_before_there_were_gangs_stays_alone(
 
 async def test_size_beyond_all_bounds_costs_nothing(slurm, kube, service):
     service.start()
-    member(kube, 0, size=MOST_PODS + 1)
+    member(kube, 0, size=MOST_GANG_PODS + 1)
     member(kube, 1, uid="other", size=10**9, gang="other")
     await asyncio.sleep(3)
-    for uid, value in (("uid-0", str(MOST_PODS + 1)), ("other", str(10**9))):
+    for uid, value in (("uid-0", str(MOST_GANG_PODS + 1)), ("other", str(10**9))):
         said = kube.condition_of(uid)
         assert said is not None
         assert said.reason == "SchedulingFailed"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from slurmapi import BaseState, JobState, SlurmDenied, SlurmUnreachable
 from tests.unit.core.things import tag
 from tests.unit.service.test_nodes import World, slurm_node
@@ -123,7 +123,7 @@ async def test_pod_that_runs_gets_no_job_of_another_type_while_slurm_is_silent(
         gpus=2,
         selector={LABEL: "H100_NVLINK_80GB"},
         node="n1",
-        annotations={JOB_ID: "999", NODES: "n1"},
+        annotations={JOB_ID: "999", JOB_NODES: "n1"},
     )
     service.start()
     await asyncio.sleep(100)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.node_suitability import Taint
 from slurmapi import (
     BaseState,
@@ -156,7 +156,7 @@ async def test_twin_that_the_pod_names_is_ended_only_after_the_pod_names_the_oth
     """Else the next process would take the end of the twin for somebody's scancel."""
     kept = slurm.add(admin_comment=tag(node="n1"), state=RUNNING, nodes=("n1",))
     named = slurm.add(admin_comment=tag(node="n1"), state_reason="Dependency")
-    kube.create(UID, node="n1", annotations={JOB_ID: str(named), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(named), JOB_NODES: "n1"})
     await seen(kube)
     at_cancel: list[str] = []
     slurm.on_cancel = lambda _job: at_cancel.append(kube.pods[UID].metadata.annotations[JOB_ID])
@@ -171,7 +171,7 @@ async def test_twin_that_the_pod_names_is_ended_only_after_the_pod_names_the_oth
 async def test_pod_whose_ended_twin_was_recorded_outlives_restarts(slurm, kube):
     kept = slurm.add(admin_comment=tag(node="n1"), state=RUNNING, nodes=("n1",))
     named = slurm.add(admin_comment=tag(node="n1"), state_reason="Dependency")
-    kube.create(UID, node="n1", annotations={JOB_ID: str(named), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(named), JOB_NODES: "n1"})
     await seen(kube)
     service = Service(slurm, kube)
     service.start()
@@ -188,7 +188,7 @@ async def test_pod_whose_ended_twin_was_recorded_outlives_restarts(slurm, kube):
 async def test_job_asked_for_anew_is_no_twin_while_its_submit_is_under_way(slurm, kube, service):
     """A census that comes in between would end it, and the pod with it."""
     old = slurm.add(admin_comment=tag())  # was started; a crash of slurmctld forgot it
-    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), JOB_NODES: "n1"})
     await seen(kube)
     submit = slurm.submit
 
@@ -212,7 +212,7 @@ async def test_found_job_is_looked_at_again_before_its_pod_is_bound(slurm, kube,
     held = slurm.add(admin_comment=tag(OTHER), state=RUNNING, nodes=("n2",))
     ours = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
     slurm.add(admin_comment=tag(OTHER), state_reason="Dependency")
-    kube.create(OTHER, name="other", node="n2", annotations={JOB_ID: str(held), NODES: "n2"})
+    kube.create(OTHER, name="other", node="n2", annotations={JOB_ID: str(held), JOB_NODES: "n2"})
     kube.create(UID)
     await seen(kube)
     cancel = slurm.cancel
@@ -299,7 +299,7 @@ async def test_bound_pod_without_its_annotations_still_ends_with_its_job(slurm, 
 
 async def test_pod_bound_by_a_lost_answer_whose_job_ended_is_accounted_for(slurm, kube, service):
     """The binding was made, its answer lost, and the job's end came before the watch showed it."""
-    kube.create(UID, node="n1", annotations={NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_NODES: "n1"})
     await seen(kube)
     service.start()
     await asyncio.sleep(20)
@@ -336,7 +336,7 @@ async def test_job_of_a_binding_whose_answer_was_lost_is_not_given_back(
 
 
 async def test_answer_lost_twice_leaves_one_job_for_a_pod_that_runs(slurm, kube, service):
-    kube.create(UID, node="n1", annotations={JOB_ID: "999", NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: "999", JOB_NODES: "n1"})
     await seen(kube)
     slurm.fail["submit"].append(SlurmInterrupted("cut"))
     slurm.lose_next_submit = True

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.core.intervals import UNFIT_SECONDS
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from slurmapi import BaseState
 from tests.unit.service.tiny_service import Service
 
@@ -19,7 +19,7 @@ OLD = "old"
 async def start_all(service: Service, *flags: str) -> None:
     """Pods whose jobs Slurm has started on a node where another one still stops."""
     kube = service.kube
-    kube.create(OLD, name="old", node="n1", annotations={JOB_ID: "999", NODES: "n1"})
+    kube.create(OLD, name="old", node="n1", annotations={JOB_ID: "999", JOB_NODES: "n1"})
     kube.delete(OLD)
     for number in range(COUNT):
         kube.create(f"uid-{number}", name=f"train-{number}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.kube.errors import KubeUnreachable
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreachable
 from tests.unit.core.things import tag as tag_of
@@ -45,7 +45,7 @@ async def test_end_of_an_old_job_is_no_end_where_a_newer_one_holds_the_node(slur
     """The former process asked for a new job on the pod's node, and died before it told the pod."""
     old = slurm.add(admin_comment=tag(), state=PREEMPTED, nodes=("n1",))
     new = slurm.add(admin_comment=tag_of(uids=(UID,), node="n1"), state=RUNNING, nodes=("n1",))
-    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), JOB_NODES: "n1"})
     await seen(kube)
     slurm.fail["all_states"].extend([SlurmBusy("later")] * 5)
     service.start()
@@ -62,7 +62,7 @@ async def test_job_that_came_late_keeps_no_pod_on_a_node_that_slurm_has_taken(
     """A process asked for it before the pod was bound, and died; it holds another node, or none."""
     old = slurm.add(admin_comment=tag(), state=NODE_FAIL, nodes=("n1",))
     late = slurm.add(admin_comment=tag(), state=twin, nodes=("n2",) if twin is RUNNING else ())
-    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), JOB_NODES: "n1"})
     await seen(kube)
     service.start()
     await until(lambda: kube.deleted == [UID], seconds=30)
@@ -75,7 +75,7 @@ async def test_own_job_that_the_census_came_by_while_another_was_asked_for_is_fo
     """The pod names another's job, and a process before this one has left its own."""
     foreign = slurm.add(state=RUNNING, nodes=("n1",))
     own = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
-    kube.create(UID, node="n1", annotations={JOB_ID: str(foreign), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(foreign), JOB_NODES: "n1"})
     await seen(kube)
     slurm.seconds["submit"] = 2.0
     service.start()
@@ -87,7 +87,7 @@ async def test_own_job_that_the_census_came_by_while_another_was_asked_for_is_fo
 
 async def test_end_while_nobody_watched_ends_the_pod_once_all_jobs_are_known(slurm, kube, service):
     old = slurm.add(admin_comment=tag(), state=PREEMPTED, nodes=("n1",))
-    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), JOB_NODES: "n1"})
     await seen(kube)
     slurm.fail["all_states"].extend([SlurmBusy("later")] * 3)
     service.start()
@@ -98,7 +98,7 @@ async def test_end_while_nobody_watched_ends_the_pod_once_all_jobs_are_known(slu
 
 async def test_end_that_this_process_saw_come_needs_no_census(slurm, kube, service):
     job_id = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
-    kube.create(UID, node="n1", annotations={JOB_ID: str(job_id), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(job_id), JOB_NODES: "n1"})
     await seen(kube)
     slurm.fail["all_states"].extend([SlurmBusy("later")] * 1000)
     service.start()
@@ -151,7 +151,7 @@ async def test_give_back_that_slurm_did_not_take_is_made_good_soon(slurm, kube, 
 
 async def test_replaced_job_that_slurm_did_not_end_is_ended_soon(slurm, kube, service):
     old = slurm.add(admin_comment=tag())  # a crash of slurmctld forgot that it was started
-    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), JOB_NODES: "n1"})
     await seen(kube)
     slurm.fail["cancel"].append(SlurmBusy("later", status=429))
     service.start()
@@ -167,7 +167,7 @@ async def test_replaced_job_goes_though_the_pod_cannot_be_told_of_the_new_one(
     """A crash of slurmctld forgot that it was started, and may have started it elsewhere since."""
     nodes = ("n2",) if state is RUNNING else ()
     old = slurm.add(admin_comment=tag(), state=state, nodes=nodes)
-    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), JOB_NODES: "n1"})
     await seen(kube)
     kube.fail["patch"].extend([KubeUnreachable("away")] * 2)
     service.start()

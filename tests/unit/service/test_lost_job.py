@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core.naming import read_tag
 from scheduler.core.tenure import MOST_TRIES
-from scheduler.execute.placeholder import FIRST
+from scheduler.execute.placeholder import CLAIM_PRIORITY
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -152,7 +152,7 @@ async def test_job_that_slurm_itself_has_lost_comes_first(slurm, kube, service):
     job_id = await run_one(slurm, kube, service)
     slurm.forget(job_id)
     again = await asked_again(slurm, after=job_id)
-    assert slurm.submissions[again].priority == FIRST
+    assert slurm.submissions[again].priority == CLAIM_PRIORITY
 
 
 async def test_job_that_may_have_ended_and_been_forgotten_gets_no_priority(slurm, kube, service):
@@ -175,4 +175,4 @@ async def test_few_tries_come_first(slurm, kube, service):
         priorities.append(slurm.submissions[job_id].priority)
         slurm.start(job_id, node="n1")
         await asyncio.sleep(10)
-    assert priorities == [FIRST, FIRST, FIRST, None, None]
+    assert priorities == [CLAIM_PRIORITY, CLAIM_PRIORITY, CLAIM_PRIORITY, None, None]

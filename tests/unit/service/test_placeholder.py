@@ -8,7 +8,13 @@ import pytest
 from annotations import Sharing, Switches
 from scheduler.core.naming import Owner, read_tag
 from scheduler.core.seats import Seat
-from scheduler.execute.placeholder import FIRST, SCRIPT, SCRIPT_MEMORY_MIB, Mode, submission
+from scheduler.execute.placeholder import (
+    CLAIM_PRIORITY,
+    SCRIPT,
+    SCRIPT_MEMORY_MIB,
+    Mode,
+    submission,
+)
 from slurmapi import ApiVersion, JobSubmission
 from slurmapi.submission import encode_submission
 from tests.unit.core.things import REQUEST
@@ -176,7 +182,7 @@ def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
 
 def test_job_for_a_pod_that_slurm_had_placed_comes_first():
     job = asked(nodes=("n3",), first=True)
-    assert (job.priority, job.nice) == (FIRST, None)
+    assert (job.priority, job.nice) == (CLAIM_PRIORITY, None)
 
 
 @pytest.mark.parametrize(

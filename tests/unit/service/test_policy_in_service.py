@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.kube.wire import Identified, ObjectMeta
 from scheduler.observe.wake import WakeCause
 from slurmapi import BaseState
@@ -167,7 +167,7 @@ async def test_annotations_of_ours_on_a_pod_put_no_value_into_its_job(slurm, kub
     """A manifest that was copied from a pod brings them along."""
     take(service, LIMITED)
     service.start()
-    mine = {JOB_ID: "1", NODES: "n2", "slurm-pod-scheduler/account": "x"}
+    mine = {JOB_ID: "1", JOB_NODES: "n2", "slurm-pod-scheduler/account": "x"}
     kube.create(UID, annotations=mine)
     await asyncio.sleep(20)
     (submission,) = slurm.submissions.values()

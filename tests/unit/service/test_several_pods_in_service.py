@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState
@@ -94,7 +94,7 @@ async def test_job_ends_as_soon_as_all_its_pods_have_ended(slurm, kube, service)
 async def test_pod_is_not_bound_beside_one_that_no_job_covers_though_another_of_its_unit_runs(
     slurm, kube, service
 ):
-    kube.create("old", name="old", node="n2", annotations={JOB_ID: "999", NODES: "n2"})
+    kube.create("old", name="old", node="n2", annotations={JOB_ID: "999", JOB_NODES: "n2"})
     kube.delete("old")
     job_id = await running(slurm, kube, service, nodes=("n1", ""))
     await asyncio.sleep(30)
