@@ -14,18 +14,18 @@ from annotations.value_kinds import (
     CONSTRAINTS,
     DEPENDENCY,
     FEATURES,
-    GANG,
-    GANG_RANK,
-    GANG_SIZE,
+    GANG_NAME,
     GRES,
     ID,
     LICENSES,
     LOST_SLOT,
     NICE,
-    NODES,
+    NODE_LIST,
     PATH,
     PER_NODE,
+    PODS_OF_GANG,
     PRIORITY,
+    RANK_IN_GANG,
     SECONDS,
     SEGMENT,
     SHARING,
@@ -99,7 +99,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "excluded-nodes",
-        NODES,
+        NODE_LIST,
         "excluded_nodes",
         "--exclude",
         "Slurm nodes the pod must not run on.",
@@ -164,7 +164,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "required-nodes",
-        NODES,
+        NODE_LIST,
         "required_nodes",
         "--nodelist",
         "Slurm nodes the pod may run on: it gets one of them.",
@@ -245,7 +245,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "gang",
-        GANG,
+        GANG_NAME,
         "gang",
         "",
         "The pods of a namespace with the same name here are a gang: they get one job, and start "
@@ -265,7 +265,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "gang-rank",
-        GANG_RANK,
+        RANK_IN_GANG,
         "gang_rank",
         "",
         "The pod's place in its gang, from 0 on. Without it: its index in its batch Job, or the "
@@ -275,7 +275,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "gang-size",
-        GANG_SIZE,
+        PODS_OF_GANG,
         "gang_size",
         "",
         "How many pods the gang has; required beside `gang`.",

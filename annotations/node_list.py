@@ -16,7 +16,7 @@ MOST_NAMES = 4096
 """The most nodes that one pod's list may name. For more, a partition or a feature is the better
 way.
 """
-MOST_BYTES = 64 * 1024
+MOST_NAMES_BYTES = 64 * 1024
 """The most bytes that the names of one list may have together, because a submit contains all of
 them and each use expands them.
 """
@@ -24,7 +24,7 @@ them and each use expands them.
 _HOST = re.compile(r"(?:[A-Za-z0-9]|\[[0-9,-]+\])(?:[A-Za-z0-9._-]|\[[0-9,-]+\])*")
 _RANGES = r"\[[0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*\]"
 # Matches all that `node_names` accepts. It can check neither lengths nor ranges that run backwards.
-PATTERN = comma_list(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
+NODE_LIST_PATTERN = comma_list(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]]*\])")
 _SHOWN = 60
 
@@ -84,6 +84,6 @@ def _within_bounds(text: str) -> list[Host]:
     for names, size in totals(hosts):
         if names > MOST_NAMES:
             raise NodeListError(f"more names than can be sent, which are {MOST_NAMES}")
-        if size > MOST_BYTES:
-            raise NodeListError(f"more than can be sent: the names exceed {MOST_BYTES} bytes")
+        if size > MOST_NAMES_BYTES:
+            raise NodeListError(f"more than can be sent: the names exceed {MOST_NAMES_BYTES} bytes")
     return hosts

@@ -14,7 +14,7 @@ _SLURMS = re.compile(
     r"|now\+[0-9]{1,9}(?:seconds?|minutes?|hours?|days?|weeks?)?"
     r"|midnight|noon|teatime|today|tomorrow"
 )
-PATTERN = f"(?:{_EPOCH.pattern}|{_WITH_ZONE.pattern}|{_SLURMS.pattern})"
+TIME_PATTERN = f"(?:{_EPOCH.pattern}|{_WITH_ZONE.pattern}|{_SLURMS.pattern})"
 MOMENT = (
     "a moment such as 2030-01-31T08:00:00Z, or in Slurm's own words and clock 2030-01-31T08:00, "
     "08:00 or now+2hours, or seconds of the epoch"

@@ -8,11 +8,16 @@ from typing import get_args
 
 from annotations import value_patterns
 from annotations.model import LostSlot, Sharing, Switches
-from annotations.node_list import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
-from annotations.node_list import PATTERN as NODE_LIST
+from annotations.node_list import (
+    MOST_NAMES,
+    MOST_NAMES_BYTES,
+    NODE_LIST_PATTERN,
+    NodeListError,
+    NodeNames,
+)
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
-from annotations.times import MOMENT, PATTERN, read_time
+from annotations.times import MOMENT, TIME_PATTERN, read_time
 from annotations.value_patterns import LONGEST_BYTES, ValuePattern, comma_list
 
 # Control characters, surrogates, line and paragraph separators.
@@ -284,9 +289,9 @@ ID = _integer_kind(0, _LARGEST_ID, 1001)
 THREADS = _integer_kind(1, _LARGEST_16_BIT, 1)
 PER_NODE = _integer_kind(1, _LARGEST_16_BIT, 4)
 SEGMENT = _integer_kind(1, _LARGEST_16_BIT, 8)
-GANG_SIZE = _short_number_kind(1, MOST_IN_GANG, 8)
-GANG_RANK = _short_number_kind(0, MOST_IN_GANG - 1, 3)
-GANG = Kind(
+PODS_OF_GANG = _short_number_kind(1, MOST_IN_GANG, 8)
+RANK_IN_GANG = _short_number_kind(0, MOST_IN_GANG - 1, 3)
+GANG_NAME = Kind(
     "name, or `none`",
     read_gang,
     ValuePattern(pattern=value_patterns.OBJECT_NAME, expected=_NAME_OF_GANG),
@@ -304,14 +309,14 @@ SHARING = Kind(
     read_sharing,
     ValuePattern(pattern=_any_case(_SHARING), expected=_WHO_ELSE),
 )
-NODES = Kind(
+NODE_LIST = Kind(
     "node names, comma list or hostlist",
     read_nodes,
     ValuePattern(
-        pattern=NODE_LIST,
+        pattern=NODE_LIST_PATTERN,
         expected=_NODE_NAMES,
         beyond=f"ranges that run backwards, lists of more than {MOST_NAMES} names or whose names "
-        f"exceed {MOST_BYTES} bytes",
+        f"exceed {MOST_NAMES_BYTES} bytes",
     ),
 )
 LICENSES = Kind(
@@ -343,5 +348,7 @@ FEATURES = Kind(
 TIME = Kind(
     "time",
     read_time,
-    ValuePattern(pattern=PATTERN, expected=MOMENT, beyond="days and hours that no calendar has"),
+    ValuePattern(
+        pattern=TIME_PATTERN, expected=MOMENT, beyond="days and hours that no calendar has"
+    ),
 )

@@ -68,7 +68,7 @@ OF_A_POD = {
         f"Of one namespace {surveyor.MOST_WAITING} templates wait",
     ),
     "node names": (
-        f"{node_list.MOST_NAMES}, of {node_list.MOST_BYTES // KIB} KiB in all",
+        f"{node_list.MOST_NAMES}, of {node_list.MOST_NAMES_BYTES // KIB} KiB in all",
         f"a digest of {len(actions.Readmit(1, ('n1',)).digest)} bytes",
     ),
     "text of a condition": (f"{clip.MOST_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),
