@@ -58,7 +58,7 @@ from scheduler.core.intervals import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_
 from scheduler.core.lost_job import PINNED_SECONDS
 from scheduler.core.naming import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
-from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
 from slurmapi.model import BaseState, JobState, SlurmNode
@@ -310,9 +310,9 @@ def _running() -> tuple[Standing, ...]:
             refused_bind=_refused_bind(since=_NOW),
         ),
         Standing(
-            name=f"RUNNING, Node good, binding refused for {KEPT_SECONDS:g} s",
+            name=f"RUNNING, Node good, binding refused for {ALLOCATION_KEPT_SECONDS:g} s",
             job=_seen(job),
-            refused_bind=_refused_bind(since=_NOW - KEPT_SECONDS),
+            refused_bind=_refused_bind(since=_NOW - ALLOCATION_KEPT_SECONDS),
         ),
         Standing(name="RUNNING, on another node than the pod", job=_seen(elsewhere)),
         Standing(

@@ -1,10 +1,10 @@
 """What is said on a PodGroup about its gang, and what was said last. Pure.
 
 `group_words.py` decides what there is to say, and `group_status.py` how the API says it. Each word
-costs at most two requests for each of MOST_TRIES tries (`execute/group_status.py`). The first word
-of each kind about the gang's present job is due at once. Every other word is due after a pause, and
-the pause doubles each time. So for each Slurm job, at most five words are said at once, nine more
-in the first hour, and then one an hour.
+costs at most two requests for each of MOST_WORD_TRIES tries (`execute/group_status.py`). The first
+word of each kind about the gang's present job is due at once. Every other word is due after a
+pause, and the pause doubles each time. So for each Slurm job, at most five words are said at once,
+nine more in the first hour, and then one an hour.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from scheduler.core.refused_request import Pauses
 
-MOST_TRIES: Final = 3
+MOST_WORD_TRIES: Final = 3
 """How often a word is tried if the API server does not answer as it should."""
 _AGAIN: Final = Pauses(10.0, 3600.0)
 _RETRY: Final = Pauses(5.0, 60.0)
@@ -111,8 +111,8 @@ class GroupSaid:
         )
 
     def failed(self, word: GroupWord, *, now: float) -> GroupSaid:
-        """The word could not be said. After MOST_TRIES tries it is given up."""
+        """The word could not be said. After MOST_WORD_TRIES tries it is given up."""
         tries = self.tries + 1
-        if tries >= MOST_TRIES:
+        if tries >= MOST_WORD_TRIES:
             return self.after(word, now=now)
         return replace(self, tries=tries, until=now + _RETRY.after(tries))

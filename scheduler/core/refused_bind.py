@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # The allocation is released after this time, because nobody else can use it in the meantime.
-KEPT_SECONDS: Final = 60.0
+ALLOCATION_KEPT_SECONDS: Final = 60.0
 _FIRST_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
 
@@ -43,13 +43,13 @@ class RefusedBind:
         """Whether this job must be cancelled. Each new job is tried once, however long the
         refusals have lasted.
         """
-        return self.job_id == job_id and now - self.since >= KEPT_SECONDS
+        return self.job_id == job_id and now - self.since >= ALLOCATION_KEPT_SECONDS
 
     def wait(self, job_id: int, now: float, *, kept: bool) -> float:
         """Seconds until the next try for this job. Its first try need not wait. A job that is
-        `kept` is not cancelled after KEPT_SECONDS, because another pod runs in it.
+        `kept` is not cancelled after ALLOCATION_KEPT_SECONDS, because another pod runs in it.
         """
         if self.job_id != job_id:
             return 0.0
-        until = self.again_at if kept else min(self.again_at, self.since + KEPT_SECONDS)
+        until = self.again_at if kept else min(self.again_at, self.since + ALLOCATION_KEPT_SECONDS)
         return max(0.0, until - now)

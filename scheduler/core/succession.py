@@ -23,8 +23,8 @@ _FIRST_SECONDS: Final = 10.0
 _LONGEST_SECONDS: Final = 300.0
 # Some controllers wait themselves before they make the next pod; a batch Job waits up to ten
 # minutes.
-KEPT_SECONDS: Final = 900.0
-MOST: Final = 10_000
+FORERUNNER_SECONDS: Final = 900.0
+MOST_FORERUNNERS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Succession:
 
     def note(self, controller: PodController, forerunner: Forerunner) -> None:
         """A pod has ended too soon. If there are too many, the oldest are forgotten."""
-        self._forget(forerunner.noted_at - KEPT_SECONDS)
-        if len(self._open) >= MOST:
+        self._forget(forerunner.noted_at - FORERUNNER_SECONDS)
+        if len(self._open) >= MOST_FORERUNNERS:
             self._pop(self._oldest()[0])
         self._notes += 1
         self._open[self._notes] = (controller, forerunner)
@@ -79,7 +79,7 @@ class Succession:
 
     def take(self, controller: PodController, now: float) -> Forerunner | None:
         """The pod that a new pod of this controller replaces; None if there is none."""
-        self._forget(now - KEPT_SECONDS)
+        self._forget(now - FORERUNNER_SECONDS)
         return self._pop(controller) if controller in self._by_controller else None
 
     def _oldest(self) -> tuple[PodController, Forerunner]:

@@ -23,7 +23,7 @@ from scheduler.core.naming import (
     JOB_NODES,
     JOB_PARTITION,
 )
-from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
@@ -213,7 +213,7 @@ def _what_follows(unit: Unit, job_id: int) -> str:
     """What becomes of the job if the API server goes on to refuse the bind."""
     if len(unit.pods) > 1:
         return f"keeps Slurm job {job_id} as long as another of its pods runs"
-    return f"cancels Slurm job {job_id} after {KEPT_SECONDS:.0f} s"
+    return f"cancels Slurm job {job_id} after {ALLOCATION_KEPT_SECONDS:.0f} s"
 
 
 def _bound_with(unit: Unit, action: Bind) -> dict[str, str]:

@@ -35,7 +35,7 @@ from scheduler.kube.errors import (
     WentBackError,
     refused,
 )
-from scheduler.kube.session import IDLE_SECONDS, KubeSession
+from scheduler.kube.session import WATCH_IDLE_SECONDS, KubeSession
 from scheduler.kube.store import Change, Named, Store
 from scheduler.kube.wire import (
     Added,
@@ -260,7 +260,7 @@ class Reflector(Generic[T]):
                 # random, so that watches that begin together do not end together
                 "timeoutSeconds": random.randint(300, 600),  # noqa: S311 - not cryptography
             },
-            idle_seconds=IDLE_SECONDS,
+            idle_seconds=WATCH_IDLE_SECONDS,
             operation=f"watch_{self.name}",
         )
         async with aclosing(batches):

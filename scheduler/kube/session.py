@@ -58,8 +58,8 @@ OnAnswer = Callable[[KubeError | None], None]
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s if its version is not there yet
-IDLE_SECONDS = 70.0  # bookmarks come about once a minute
-LONGEST_WAIT_SECONDS = 60.0  # a longer Retry-After must be a mistake
+WATCH_IDLE_SECONDS = 70.0  # bookmarks come about once a minute
+LONGEST_RETRY_AFTER_SECONDS = 60.0  # a longer Retry-After must be a mistake
 LONGEST_LINE = 4 * 1024 * 1024  # etcd accepts objects of up to 1.5 MiB
 LONGEST_ERROR_BODY = 64 * 1024
 PLUGIN_SECONDS = 15.0  # for the first call of an exec plugin, which delays the first probe
@@ -265,7 +265,7 @@ class KubeSession:
         path: str,
         *,
         query: Query,
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: float = WATCH_IDLE_SECONDS,
         operation: str = "watch",
     ) -> AsyncGenerator[tuple[bytes, ...]]:
         """The lines of the answer, all that have arrived together at a time, until the server
@@ -447,7 +447,7 @@ def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
 def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | None:
     said = response.headers.get("Retry-After", "")
     seconds = float(said) if said.isdecimal() else status.retry_after_seconds
-    return None if seconds is None else min(seconds, LONGEST_WAIT_SECONDS)
+    return None if seconds is None else min(seconds, LONGEST_RETRY_AFTER_SECONDS)
 
 
 def _date(text: str) -> datetime | None:

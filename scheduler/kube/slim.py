@@ -36,7 +36,7 @@ from scheduler.kube.wire import (
     WatchEvent,
 )
 
-MOST_BYTES: Final = 96 * 1024
+MOST_POD_BYTES: Final = 96 * 1024
 """Limit in bytes for the memory of a pod's parts that we read and its author controls. It is enough
 for about sixty containers with resources, or for the longest values of all known annotations.
 """
@@ -55,9 +55,9 @@ _CLIPPED: Final = frozenset({*_RECORDS, *OTHERS_ANNOTATIONS})
 _SHORT: Final = 64
 # A byte of JSON becomes a few bytes of Python objects. JSON that is shorter than this is surely
 # within the limit.
-_SURELY_SMALL: Final = MOST_BYTES // 16
+_SURELY_SMALL: Final = MOST_POD_BYTES // 16
 # Python objects take at least half as many bytes as their JSON, so longer JSON exceeds the limit.
-_SURELY_LARGE: Final = 2 * MOST_BYTES
+_SURELY_LARGE: Final = 2 * MOST_POD_BYTES
 
 
 def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
@@ -143,7 +143,7 @@ def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
     if sum(sizes.values()) <= _SURELY_SMALL:
         return None
     weights = {"metadata": weight(meta), "spec": weight(spec)}
-    return _too_large(weights) if sum(weights.values()) > MOST_BYTES else None
+    return _too_large(weights) if sum(weights.values()) > MOST_POD_BYTES else None
 
 
 def _words(spec: PodSpec) -> int:
@@ -154,7 +154,7 @@ def _words(spec: PodSpec) -> int:
 
 def _too_large(sizes: dict[str, int]) -> Oversize:
     largest = max(sizes, key=lambda part: sizes[part])
-    most = f"at most {MOST_BYTES // 1024} KiB of what the scheduler keeps of a pod in memory"
+    most = f"at most {MOST_POD_BYTES // 1024} KiB of what the scheduler keeps of a pod in memory"
     return Oversize(largest, f"{sum(sizes.values()) // 1024 + 1} KiB", most)
 
 

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 # A stranger keeps its place at least this long, unless its address holds more places than the
 # newcomer's. A handshake and the head of a request take milliseconds, even in a burst of honest
 # callers.
-FRESH_SECONDS: Final = 0.25
+STRANGER_KEPT_SECONDS: Final = 0.25
 # The owner of one IPv6 address usually controls its whole /64 network.
 _IPV6_BITS: Final = 64
 _REMEMBERED_ADDRESSES: Final = 4096
@@ -112,7 +112,7 @@ class ConnectionPlaces:
 
     def _take_from(self, strangers: dict[Guest, float], *, by_force: bool) -> bool:
         oldest, since = next(iter(strangers.items()))
-        if not by_force and self._clock() - since < FRESH_SECONDS:
+        if not by_force and self._clock() - since < STRANGER_KEPT_SECONDS:
             return False
         self._forget_stranger(oldest)
         oldest.cut()

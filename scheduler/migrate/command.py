@@ -19,7 +19,7 @@ from typing import Final
 from scheduler.config import flags
 from scheduler.config.annotation_rules import rules_of
 from scheduler.migrate.diff import unified
-from scheduler.migrate.documents import MOST_BYTES
+from scheduler.migrate.documents import MOST_FILE_BYTES
 from scheduler.migrate.examine import Examined, examine
 from scheduler.migrate.plan import Site
 
@@ -168,9 +168,9 @@ class _Run:
 def _read(name: str) -> bytes:
     """At most one byte more than a file may have."""
     if name == _STDIN:
-        return sys.stdin.buffer.read(MOST_BYTES + 1)
+        return sys.stdin.buffer.read(MOST_FILE_BYTES + 1)
     with open(name, "rb") as file:
-        return file.read(MOST_BYTES + 1)
+        return file.read(MOST_FILE_BYTES + 1)
 
 
 def _replace(path: Path, text: str) -> None:

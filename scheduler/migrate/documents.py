@@ -10,7 +10,7 @@ import yaml
 
 from scheduler.config import strict_yaml
 
-MOST_BYTES: Final = 2 * 1024 * 1024
+MOST_FILE_BYTES: Final = 2 * 1024 * 1024
 """Of a file. It is read in some 10 s; the API server takes objects of up to 1.5 MB."""
 MOST_DOCUMENTS: Final = 5000
 DEEPEST: Final = 64
@@ -56,8 +56,8 @@ def load_documents(found: bytes) -> tuple[str, list[YamlDocument]]:
     """The text and its documents, without empty ones. Raises ValueError with a text to put after
     the file's name.
     """
-    if len(found) > MOST_BYTES:
-        raise ValueError(f": larger than {MOST_BYTES >> 20} MiB: split it")
+    if len(found) > MOST_FILE_BYTES:
+        raise ValueError(f": larger than {MOST_FILE_BYTES >> 20} MiB: split it")
     with strict_yaml.in_words():
         text = found.decode()
         documents = list(_documents(text))

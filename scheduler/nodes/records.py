@@ -18,7 +18,7 @@ from slurmapi import SlurmClient, SlurmError, SlurmNode
 log = structlog.get_logger(__name__)
 
 # A bind relies on a record no older than this, since an operator may just have moved a comment.
-FRESH_SECONDS: Final = 30.0
+RECORD_FRESH_SECONDS: Final = 30.0
 _LIST_SECONDS: Final = 300.0
 # Before the first list nothing is submitted, so it is retried as often as a census.
 _FIRST_LIST_SECONDS: Final = 2.0
@@ -73,7 +73,7 @@ class SlurmNodes:
         known = self._records.get(name)
         if known is None:
             return False
-        return not fresh or self._clock() - known[0] <= FRESH_SECONDS
+        return not fresh or self._clock() - known[0] <= RECORD_FRESH_SECONDS
 
     def record(self, name: str) -> SlurmNode | None:
         """The node as last seen; None if Slurm does not know it or was not asked."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-MOST: Final = 5000
+MOST_BOUND: Final = 5000
 """Limit, for one namespace, of pods that we bound. Each of them had an allocation of Slurm."""
 MOST_CLAIMED: Final = 500
 """Limit, for one namespace, of pods that only claim by their annotations that we bound them.
@@ -55,7 +55,7 @@ class Parted:
         self.forget(left.uid)
         same = self._by_namespace[left.namespace, left.by_us]
         self._left[left.uid], same[left.uid] = left, None
-        if len(same) <= (MOST if left.by_us else MOST_CLAIMED):
+        if len(same) <= (MOST_BOUND if left.by_us else MOST_CLAIMED):
             return None
         oldest = next(iter(same))
         self.forget(oldest)

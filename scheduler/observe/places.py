@@ -19,7 +19,7 @@ NO_PARTITION: Final = "_none"
 SEVERAL_PARTITIONS: Final = "_several"
 REST: Final[PlaceLabels] = (OTHER, OTHER)
 MOST_PLACES: Final = 400
-KEPT_SECONDS: Final = 3600.0
+SERIES_KEPT_SECONDS: Final = 3600.0
 """A place that was not used for this long gives its series to the next one."""
 
 
@@ -57,7 +57,7 @@ class PlaceSummary:
         known = self._used.pop(place, None)
         if known is None and len(self._used) >= MOST_PLACES:
             longest = next(iter(self._used))
-            if now - self._used[longest][0] < KEPT_SECONDS:
+            if now - self._used[longest][0] < SERIES_KEPT_SECONDS:
                 return self._rest
             del self._used[longest]
             self._summary.remove(*longest)

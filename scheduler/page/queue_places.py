@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.page.board import Board
 from scheduler.page.turns import ShortTurns
-from scheduler.view.queue_place import MOST_PLACES, PlacesTold, QueuePlace
+from scheduler.view.queue_place import MOST_QUEUE_PLACES, PlacesTold, QueuePlace
 from scheduler.view.row import Row, State
 
 PLACES_SECONDS: Final = 2.0
@@ -80,7 +80,7 @@ class QueuePlaces:
         for of, place in self._places:
             await turns.item()
             if place.uid > after and namespace in {"", of}:
-                if len(found) == MOST_PLACES:
+                if len(found) == MOST_QUEUE_PLACES:
                     return PlacesTold(items=tuple(found), continue_=found[-1].uid)
                 found.append(place)
         return PlacesTold(items=tuple(found))

@@ -18,7 +18,7 @@ from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document, Expression, RuleDocument, SelectorDocument
 from scheduler.policy.rules import Policy, Subject
 
-MOST_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
+MOST_POLICY_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
 MOST_RULES: Final = 5000
 """The most rules of a file: one for each namespace of a large cluster. The first pod of each
 namespace is compared with all of them.
@@ -53,11 +53,11 @@ def changed(path: Path, known: Signature | None) -> tuple[Signature | None, byte
     PolicyError.
     """
     try:
-        found = read_if_changed(path, known, most_bytes=MOST_BYTES)
+        found = read_if_changed(path, known, most_bytes=MOST_POLICY_BYTES)
     except OSError as error:
         raise PolicyError(f"{path}: {error.strerror or error}") from None
-    if found is not None and len(found[1]) > MOST_BYTES:
-        raise PolicyError(f"{path}: expected at most {MOST_BYTES} bytes")
+    if found is not None and len(found[1]) > MOST_POLICY_BYTES:
+        raise PolicyError(f"{path}: expected at most {MOST_POLICY_BYTES} bytes")
     return found
 
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from scheduler.view.row import Row
 
-MOST_PLACES: Final = 2000
+MOST_QUEUE_PLACES: Final = 2000
 """How many pods one answer has; `continue` names the last one, to go on behind it."""
 
 _Count = Annotated[int, Meta(ge=1, lt=2**53)]

@@ -48,12 +48,13 @@ def a_second(each_seconds: float) -> str:
 
 OF_A_POD = {
     "memory for what is kept of a pod": (
-        f"{slim.MOST_BYTES // KIB} KiB of its metadata and spec, {BUDGET_BYTES // KIB} KiB with",
+        f"{slim.MOST_POD_BYTES // KIB} KiB of its metadata and spec, "
+        f"{BUDGET_BYTES // KIB} KiB with",
         f"an ordinary pod takes below {ORDINARY_BYTES // KIB} KiB",
         f"keep {of_pod.MOST_KEPT} pods each",
     ),
     "pods that were deleted by force": (
-        f"{vanished_pods.MOST} per namespace",
+        f"{vanished_pods.MOST_BOUND} per namespace",
         f"for its grace period plus {KUBELET_SECONDS:.0f} s",
         f"the bounds are {vanished_pods.MOST_CLAIMED} pods and "
         f"{CLAIM_SECONDS + KUBELET_SECONDS:.0f} s each",
@@ -71,7 +72,7 @@ OF_A_POD = {
         f"{node_list.MOST_NAMES}, of {node_list.MOST_NAMES_BYTES // KIB} KiB in all",
         f"a digest of {len(actions.Readmit(1, ('n1',)).digest)} bytes",
     ),
-    "text of a condition": (f"{clip.MOST_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),
+    "text of a condition": (f"{clip.MOST_TEXT_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),
     "edits that reach Slurm": (
         f"{edit_pace.POD[0]} at once, then one each {edit_pace.POD[1]:g} s",
         f"of a namespace {edit_pace.NAMESPACE[0]} and {a_second(edit_pace.NAMESPACE[1])} a second",
@@ -84,7 +85,8 @@ OF_A_POD = {
     ),
     "Events": (f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",),
     "a policy file": (
-        f"{policy.MOST_RULES}, {policy.MOST_BYTES // KIB // KIB} MiB, {policy.MOST_FAULTS} lines",
+        f"{policy.MOST_RULES}, {policy.MOST_POLICY_BYTES // KIB // KIB} MiB, "
+        f"{policy.MOST_FAULTS} lines",
     ),
 }
 OF_A_CONNECTION = {
@@ -92,7 +94,7 @@ OF_A_CONNECTION = {
         f"metrics and probes {listener.FACE.strangers} each",
         f"hooks {listener.HOOKS.strangers}, over TLS {listener.HOOKS_TLS.strangers}",
     ),
-    "of these": (f"said nothing for {places.FRESH_SECONDS:g} s",),
+    "of these": (f"said nothing for {places.STRANGER_KEPT_SECONDS:g} s",),
     "kept at a time in all": (f"{2 * hooks.MOST_WAITS} questions",),
     "time": (
         f"{listener.HANDSHAKE_SECONDS:g} s for a TLS handshake",

@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.naming import JOB_NODES
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
-from scheduler.nodes.vanished_pods import MOST, MOST_CLAIMED
+from scheduler.nodes.vanished_pods import MOST_BOUND, MOST_CLAIMED
 from scheduler.state.pod_remains import KUBELET_SECONDS
 
 _CENTURY = 3_000_000_000
@@ -77,7 +77,7 @@ def test_grace_of_a_forged_pod_counts_no_longer_than_its_authors_word(scene):
     assert scene.left() == frozenset()
 
 
-@pytest.mark.parametrize(("proven", "most"), [(True, MOST), (False, MOST_CLAIMED)])
+@pytest.mark.parametrize(("proven", "most"), [(True, MOST_BOUND), (False, MOST_CLAIMED)])
 def test_pods_of_one_namespace_that_go_without_end_take_bounded_memory(scene, proven, most):
     """However long their grace is; those that went first are forgotten."""
     scene.goes("another's", proven=proven, namespace="another", grace=_CENTURY)

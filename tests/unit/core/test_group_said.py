@@ -18,7 +18,7 @@ from scheduler.core.gang_objects import (
     PluginsPodGroupStatus,
     PodGroup,
 )
-from scheduler.core.group_said import MOST_TRIES, GroupSaid, GroupStanding, GroupWord
+from scheduler.core.group_said import MOST_WORD_TRIES, GroupSaid, GroupStanding, GroupWord
 from scheduler.core.group_status import FIELD_MANAGER, is_written_by_others, new_status
 from scheduler.kube.wire import decoder
 
@@ -72,7 +72,7 @@ def test_phase_goes_forward_in_one_job_and_begins_anew_with_the_next():
 
 def test_word_that_fails_is_tried_a_few_times():
     said, now = PHASE, 0.0
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_WORD_TRIES):
         due = said.due(WAITS)
         assert due is not None
         now = max(now, due)
@@ -102,7 +102,7 @@ def test_words_of_one_job_are_bounded_whatever_comes(words, by_phase, fails):
         else:
             said = said.after(word, now=float(second))
     # 10 + 20 + ... + 160 s fit into 400 s.
-    assert requests <= (len(GroupStanding) + 5) * (MOST_TRIES if fails else 1)
+    assert requests <= (len(GroupStanding) + 5) * (MOST_WORD_TRIES if fails else 1)
 
 
 def test_own_pod_group_gets_a_condition_with_all_fields():

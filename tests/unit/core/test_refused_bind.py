@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 
 NOW: Final = 1000.0
 
@@ -36,8 +36,8 @@ def test_bindings_of_a_gang_that_are_refused_together_count_once():
 
 def test_job_is_kept_for_a_minute_from_the_first_refusal():
     found = refused(0.0, 2.0, 6.0)
-    assert not found.is_over(1, NOW + KEPT_SECONDS - 0.1)
-    assert found.is_over(1, NOW + KEPT_SECONDS)
+    assert not found.is_over(1, NOW + ALLOCATION_KEPT_SECONDS - 0.1)
+    assert found.is_over(1, NOW + ALLOCATION_KEPT_SECONDS)
 
 
 def test_last_try_of_a_job_is_not_waited_for_beyond_its_minute():
@@ -56,6 +56,6 @@ def test_each_new_job_is_tried_once_however_long_it_has_been_so():
     found = refused(0.0, 2.0)
     assert found.wait(1, NOW + 2, kept=False) == 4.0
     assert found.wait(2, NOW + 2, kept=False) == 0.0
-    assert not found.is_over(2, NOW + 10 * KEPT_SECONDS)
+    assert not found.is_over(2, NOW + 10 * ALLOCATION_KEPT_SECONDS)
     again = RefusedBind.after(found, job_id=2, why="no", now=NOW + 100)
     assert again.is_over(2, NOW + 100), "and given back at once, where that is refused as well"

@@ -24,7 +24,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, MissingPod, NoJob, PodStage, Vanished
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.node_suitability import Unfit
-from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
     GANG,
@@ -51,7 +51,7 @@ HALF_BOUND: Final = (
 
 
 def test_job_of_a_half_bound_unit_is_kept_though_the_other_bind_is_refused_for_long():
-    refused = RefusedBind(JOB, "a quota", since=NOW - 2 * KEPT_SECONDS, again_at=NOW + 5)
+    refused = RefusedBind(JOB, "a quota", since=NOW - 2 * ALLOCATION_KEPT_SECONDS, again_at=NOW + 5)
     unit = facts(*HALF_BOUND, job=tracked(record(nodes=("n1", "n2"))), refused_bind=refused)
     tell, again = decide(unit, NOW)
     assert isinstance(tell, Tell)
@@ -171,7 +171,11 @@ def test_job_outlives_a_pod_that_has_vanished_though_another_has_ended(stage):
     "more",
     [
         {"nodes": places("n1", "n2", unfit=TAINTED)},
-        {"refused_bind": RefusedBind(JOB, "a quota", since=NOW - 2 * KEPT_SECONDS, again_at=NOW)},
+        {
+            "refused_bind": RefusedBind(
+                JOB, "a quota", since=NOW - 2 * ALLOCATION_KEPT_SECONDS, again_at=NOW
+            )
+        },
     ],
     ids=["unfit", "refused"],
 )

@@ -14,7 +14,7 @@ from scheduler.core.evidence import is_weak
 from scheduler.core.facts import PodStage, UnitFacts
 from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import Place, Unfit
-from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.core.stuck import LOOK_SECONDS
 from tests.unit.core.test_gang import HELD, NODES, OF_THREE, gang, gang_tag, running, waiting
 from tests.unit.core.things import JOB, NOT_READY, NOW, TAINTED, places, pod, tracked
@@ -62,7 +62,7 @@ LASTING: Final = {
         "maps to no Kubernetes Node",
     ),
     "refused": (
-        lambda **more: bind_refused(NOW - KEPT_SECONDS, **more),
+        lambda **more: bind_refused(NOW - ALLOCATION_KEPT_SECONDS, **more),
         Reason.BIND_REFUSED,
         "a webhook says no",
     ),

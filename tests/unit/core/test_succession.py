@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.succession import (
-    KEPT_SECONDS,
-    MOST,
+    FORERUNNER_SECONDS,
+    MOST_FORERUNNERS,
     Forerunner,
     PodController,
     Succession,
@@ -49,21 +49,21 @@ def test_pods_of_other_controllers_are_not_concerned():
 def test_place_that_nobody_takes_is_forgotten():
     lines = Succession()
     lines.note(WEB, early())
-    assert lines.take(WEB, KEPT_SECONDS + 1) is None
+    assert lines.take(WEB, FORERUNNER_SECONDS + 1) is None
     assert len(lines) == 0
 
 
 def test_of_very_many_the_oldest_are_forgotten():
     lines = Succession()
-    for number in range(MOST + 5):
-        lines.note(PodController(str(number)), early(at=number / MOST))
-    assert len(lines) == MOST
+    for number in range(MOST_FORERUNNERS + 5):
+        lines.note(PodController(str(number)), early(at=number / MOST_FORERUNNERS))
+    assert len(lines) == MOST_FORERUNNERS
     assert lines.take(PodController("4"), 1.0) is None
     assert lines.take(PodController("5"), 1.0) is not None
 
 
 STEPS = st.lists(
-    st.tuples(CONTROLLERS, st.booleans(), st.sampled_from([0.0, 1.0, KEPT_SECONDS / 2])),
+    st.tuples(CONTROLLERS, st.booleans(), st.sampled_from([0.0, 1.0, FORERUNNER_SECONDS / 2])),
     max_size=60,
 )
 
@@ -79,7 +79,7 @@ def test_nobody_waits_for_more_than_has_ended_and_what_is_kept_is_fresh(steps):
             unanswered[controller] = unanswered.get(controller, 0) + 1
         elif (found := lines.take(controller, now)) is not None:
             unanswered[controller] -= 1
-            assert now - found.noted_at <= KEPT_SECONDS
+            assert now - found.noted_at <= FORERUNNER_SECONDS
         assert len(lines) <= sum(unanswered.values())
         assert all(left >= 0 for left in unanswered.values())
 

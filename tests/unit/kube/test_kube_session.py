@@ -18,7 +18,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from groundwork.retry import retry_policy
 from scheduler.kube import errors
-from scheduler.kube.session import IDLE_SECONDS, KubeConfigError, KubeSession
+from scheduler.kube.session import WATCH_IDLE_SECONDS, KubeConfigError, KubeSession
 from tests.support.loop_time import pass_time
 from tests.support.names import lose_reserved_names
 from tests.unit.kube import server
@@ -270,7 +270,7 @@ async def test_silent_stream_ends_after_its_idle_time(
     lines = session.stream(PODS, query={"watch": "true"})
     assert await anext(lines) == b"one"
     # in the turn after the one in which the next line is first waited for
-    asyncio.get_running_loop().call_soon(pass_time, monkeypatch, IDLE_SECONDS + 10)
+    asyncio.get_running_loop().call_soon(pass_time, monkeypatch, WATCH_IDLE_SECONDS + 10)
     with pytest.raises(errors.KubeInterrupted):
         await anext(lines)
 
@@ -282,7 +282,7 @@ async def test_slow_consumer_is_not_an_idle_stream(
     got = []
     async for line in session.stream(PODS, query={"watch": "true"}):
         got.append(line)
-        pass_time(monkeypatch, IDLE_SECONDS + 10)  # on our side
+        pass_time(monkeypatch, WATCH_IDLE_SECONDS + 10)  # on our side
         await asyncio.sleep(0)
     assert got == [b"one", b"two"]
 

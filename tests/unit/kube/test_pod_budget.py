@@ -12,7 +12,7 @@ from annotations.keys import DEFINITIONS
 from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
 from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_NODES, JOB_PARTITION
 from scheduler.kube import slim
-from scheduler.kube.clip import MOST_BYTES as MOST_TEXT
+from scheduler.kube.clip import MOST_TEXT_BYTES as MOST_TEXT
 from scheduler.kube.clip import clipped
 from scheduler.kube.slim import edited, slimmed
 from scheduler.kube.store import Store
@@ -22,7 +22,7 @@ from tests.support.costs import measured
 PREFIX = Rules().prefixes[0]
 DECODE = slimmed(PODS, prefixes=Rules().prefixes)
 # What is weighed, and beside it the identity, conditions and container statuses.
-BUDGET_BYTES = 2 * slim.MOST_BYTES
+BUDGET_BYTES = 2 * slim.MOST_POD_BYTES
 ORDINARY_BYTES = 8 * 1024
 COUNT = 4
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from scheduler.__main__ import main
-from scheduler.migrate.documents import MOST_BYTES
+from scheduler.migrate.documents import MOST_FILE_BYTES
 from tests.unit.migrate.manifests import SUNK, bridge_job, sunk_pod
 
 ROOT = Path(__file__).parents[3]
@@ -96,7 +96,7 @@ def test_error_in_one_file_leaves_the_others(tmp_path: Path, capfdbinary) -> Non
     good, bad, large = tmp_path / "a.yaml", tmp_path / "b.yaml", tmp_path / "c.yaml"
     good.write_text(TO_CHANGE)
     bad.write_text("slurm: [")
-    large.write_bytes(b"slurm" + b" " * MOST_BYTES)
+    large.write_bytes(b"slurm" + b" " * MOST_FILE_BYTES)
     status, out, err = call(bad, large, tmp_path / "none", good, capfdbinary=capfdbinary)
     assert status == 2
     assert out.startswith(f"--- {good}")

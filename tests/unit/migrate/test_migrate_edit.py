@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.migrate.diff import split_lines, unified
-from scheduler.migrate.documents import DEEPEST, MOST_BYTES, MOST_DOCUMENTS, load_documents
+from scheduler.migrate.documents import DEEPEST, MOST_DOCUMENTS, MOST_FILE_BYTES, load_documents
 from scheduler.migrate.edit import EditError
 from scheduler.migrate.examine import examine
 from tests.unit.migrate.manifests import BRIDGE, SITE, SUNK, bridge_job
@@ -184,7 +184,7 @@ def test_what_cannot_be_changed_is_told_with_its_line() -> None:
         ("slurm: !secret x", ", line 1: could not determine a constructor"),
         ("slurm: \0", ": not YAML"),
         ("slurm\n---\n" * (MOST_DOCUMENTS + 1), f"more than {MOST_DOCUMENTS} documents"),
-        ("#slurm\n" + " " * MOST_BYTES, "larger than 2 MiB"),
+        ("#slurm\n" + " " * MOST_FILE_BYTES, "larger than 2 MiB"),
     ],
     ids=range(9),
 )

@@ -6,7 +6,7 @@ import msgspec
 
 from scheduler.page.queue_places import PLACES_SECONDS, QueuePlaces
 from scheduler.view.partition_row import LONGEST_ANSWER
-from scheduler.view.queue_place import MOST_PLACES, PlacesTold
+from scheduler.view.queue_place import MOST_QUEUE_PLACES, PlacesTold
 from tests.unit.kube.server import ApiStub
 from tests.unit.page.conftest import Caller, World
 from tests.unit.page.test_page_server import ALICE, reviews
@@ -122,7 +122,7 @@ async def test_jobs_are_put_in_order_once_for_all_who_ask_at_the_same_time(world
 
 
 async def test_long_answer_comes_in_bounded_parts(world: World) -> None:
-    for number in range(2 * MOST_PLACES + 1):
+    for number in range(2 * MOST_QUEUE_PLACES + 1):
         put(world, f"p{number}", job=number + 1, partition="p" * 200)
     kept = QueuePlaces(world.board, clock=lambda: world.now)
     seen: list[int] = []
@@ -134,4 +134,4 @@ async def test_long_answer_comes_in_bounded_parts(world: World) -> None:
         seen += [it.place for it in told.items]
         after, parts = told.continue_, parts + 1
     assert parts == 3
-    assert sorted(seen) == list(range(1, 2 * MOST_PLACES + 2))
+    assert sorted(seen) == list(range(1, 2 * MOST_QUEUE_PLACES + 2))

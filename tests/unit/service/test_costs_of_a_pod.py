@@ -8,8 +8,8 @@ import pytest
 
 from annotations import PREFIX, Problem
 from scheduler.execute.tell import problems_text
-from scheduler.kube.clip import MOST_BYTES
-from scheduler.kube.slim import MOST_BYTES as MOST_POD_BYTES
+from scheduler.kube.clip import MOST_TEXT_BYTES
+from scheduler.kube.slim import MOST_POD_BYTES
 from scheduler.observe.wake import WakeCause
 from scheduler.state.units import Unit
 from slurmapi import SlurmInvalid
@@ -39,7 +39,7 @@ async def test_edits_without_end_leave_nothing_behind(
             kube.edit(UID, {key: f"{number:04}" * (SIZE // 4)})
             await asyncio.sleep(0.1)
     # The Events that tell of it are the recorder's, which in this service are all kept.
-    assert cost.kept_bytes < 2 * SIZE + MOST_POD_BYTES + EDITS * 2 * MOST_BYTES
+    assert cost.kept_bytes < 2 * SIZE + MOST_POD_BYTES + EDITS * 2 * MOST_TEXT_BYTES
 
 
 async def test_nodes_that_slurm_does_not_let_be_excluded_are_not_kept_by_name(
@@ -69,7 +69,7 @@ async def test_condition_of_a_pod_with_a_thousand_faults_is_short(
     service.start()
     await asyncio.sleep(5)
     (told,) = [it for _, patch in kube.patches for it in patch]
-    assert len(told.message.encode()) <= MOST_BYTES
+    assert len(told.message.encode()) <= MOST_TEXT_BYTES
     assert "SchedulingFailed" in service.recorder.reasons(UID)
 
 

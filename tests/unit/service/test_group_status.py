@@ -15,7 +15,7 @@ from scheduler.core.gang_objects import (
     Manager,
     PodGroup,
 )
-from scheduler.core.group_said import MOST_TRIES
+from scheduler.core.group_said import MOST_WORD_TRIES
 from scheduler.kube.errors import Conflict, Forbidden, Invalid, KubeInterrupted, KubeRefused
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState
@@ -140,7 +140,7 @@ async def test_word_that_fails_holds_nothing_up_and_costs_few_requests(slurm, ku
     await runs(slurm, 1)
     assert len(kube.bindings) == 2
     await asyncio.sleep(600)
-    assert 2 <= kube.asked["patch_group"] <= 2 * MOST_TRIES
+    assert 2 <= kube.asked["patch_group"] <= 2 * MOST_WORD_TRIES
     slurm.end(1, BaseState.PREEMPTED)
     await asyncio.sleep(5)
     assert sorted(kube.deleted) == ["uid-0", "uid-1"]

@@ -20,7 +20,7 @@ from scheduler.kube.wire import (
     PodStatus,
 )
 from scheduler.nodes.map_file import MapFile, MapFileError
-from scheduler.nodes.records import FRESH_SECONDS
+from scheduler.nodes.records import RECORD_FRESH_SECONDS
 from tests.unit.service.test_nodes import World, ruled_out, slurm_node
 from tests.unit.service.test_nodes import node as ready_node
 
@@ -181,7 +181,7 @@ async def test_record_that_is_too_old_to_bind_on_is_asked_for_again():
     await world.list(slurm_node("s1", comment="k1"))
     assert world.nodes.place("s1", Wishes()) is not None
     world.slurm.items["s1"] = slurm_node("s1", comment="k2")
-    world.now += FRESH_SECONDS + 1
+    world.now += RECORD_FRESH_SECONDS + 1
     assert world.nodes.place("s1", Wishes()) is None
     await world.nodes.learn(["s1"])
     assert world.slurm.asked == ["*", "s1"]

@@ -12,7 +12,7 @@ from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.observe import places
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.places import KEPT_SECONDS, MOST_PLACES
+from scheduler.observe.places import MOST_PLACES, SERIES_KEPT_SECONDS
 from scheduler.service.place_counts import partition_of
 from scheduler.service.unit_counts import UnitCounts
 from scheduler.state.member import Member, by_uid
@@ -176,7 +176,7 @@ def test_waits_in_places_without_end_share_a_series_until_others_are_idle_for_an
     waits.observe(("late", "gpu"), 1.0, now=501.0)
     rest = {"pod_namespace": "_other", "partition": "_other"}
     assert scene.value("queue_wait_seconds_count", **rest) == 1
-    waits.observe(("late", "gpu"), 1.0, now=1.0 + KEPT_SECONDS)
+    waits.observe(("late", "gpu"), 1.0, now=1.0 + SERIES_KEPT_SECONDS)
     names = ("late", "ns-0", "ns-1")
     counts = [
         scene.value("queue_wait_seconds_count", pod_namespace=it, partition="gpu") for it in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.listen.listener import FACE, HOOKS, HOOKS_TLS
-from scheduler.listen.places import FRESH_SECONDS, Capacity, ConnectionPlaces, block_of
+from scheduler.listen.places import STRANGER_KEPT_SECONDS, Capacity, ConnectionPlaces, block_of
 
 
 class Guest:
@@ -44,7 +44,7 @@ def test_one_address_has_at_most_half():
 def test_stranger_that_had_its_time_makes_room_for_its_own_address():
     hall = Hall()
     first, *others = hall.come("a", 4)
-    hall.now += FRESH_SECONDS
+    hall.now += STRANGER_KEPT_SECONDS
     assert hall.comes("a") is not None
     assert first.was_cut
     assert not any(it.was_cut for it in others)
@@ -63,7 +63,7 @@ def test_as_many_addresses_as_places_wait_for_each_other():
     guests = [guest for n in range(8) for guest in hall.come(f"a{n}", 1)]
     assert len(guests) == 8
     assert hall.comes("new") is None
-    hall.now += FRESH_SECONDS
+    hall.now += STRANGER_KEPT_SECONDS
     assert hall.comes("new") is not None
     assert sum(it.was_cut for it in guests) == 1
 
@@ -77,7 +77,7 @@ def test_known_callers_are_never_cut_and_leave_places_of_strangers():
         hall.places.know(guest)
         known.append(guest)
     hall.come("a", 50)
-    hall.now += FRESH_SECONDS
+    hall.now += STRANGER_KEPT_SECONDS
     hall.come("b", 50)
     assert not any(it.was_cut for it in known)
     assert len(hall.places) <= 12

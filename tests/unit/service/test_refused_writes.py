@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.core.annotation_size import LIMIT
 from scheduler.core.naming import JOB_ID
-from scheduler.core.refused_bind import KEPT_SECONDS
+from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS
 from slurmapi import BaseState
 
 # An hour of virtual time takes 12 s of CPU, and more where the cores have other work.
@@ -55,7 +55,7 @@ async def test_allocation_of_a_refused_binding_is_given_back_after_a_minute(slur
     kube.refuses["bind"] = WORDS
     service.start()
     job_id = await allocated(slurm, kube)
-    await asyncio.sleep(KEPT_SECONDS - 5)
+    await asyncio.sleep(ALLOCATION_KEPT_SECONDS - 5)
     assert slurm.live(job_id)
     await asyncio.sleep(10)
     assert not slurm.live(job_id)
@@ -72,7 +72,7 @@ async def test_refused_pod_holds_a_node_ever_more_seldom(slurm, kube, service):
         await started(slurm, 1)
         held += any(job.state.base is BaseState.RUNNING for job in slurm.jobs.values())
     assert 8 <= slurm.calls["submit"] <= 20
-    assert held < KEPT_SECONDS + 3 * slurm.calls["submit"]
+    assert held < ALLOCATION_KEPT_SECONDS + 3 * slurm.calls["submit"]
 
 
 async def test_pod_is_bound_once_the_policy_lets_it_through(slurm, kube, service):
@@ -102,7 +102,7 @@ async def test_node_is_given_back_though_nothing_can_be_written_on_the_pod(slurm
     kube.refuses |= {"bind": WORDS, "patch": WORDS}
     service.start()
     job_id = await allocated(slurm, kube)
-    await asyncio.sleep(KEPT_SECONDS + 10)
+    await asyncio.sleep(ALLOCATION_KEPT_SECONDS + 10)
     assert not slurm.live(job_id)
     await started(slurm, 120)
     assert kube.deleted == []
