@@ -240,7 +240,7 @@ def label(reason: str) -> str:
     match = _LIMIT.fullmatch(reason)
     parts = None if match is None else _WHAT.fullmatch(match["rest"])
     if match is None or parts is None:
-        return OTHER if reason else UNSAID
+        return OTHER_REASON if reason else UNSAID
     kind = _limit_kind(match["kind"], parts["per"])
     return match["holder"] + kind.replace("PerUser", "MaxPerUser").replace("PerJob", "MaxPerJob")
 
@@ -274,7 +274,7 @@ _LIMITS: Final = {
 }
 
 UNSAID: Final = "None"
-OTHER: Final = "Other"
+OTHER_REASON: Final = "Other"
 """A reason that this table does not know, of a newer Slurm."""
 _FAMILY_LABELS: Final = frozenset(
     {
@@ -282,7 +282,7 @@ _FAMILY_LABELS: Final = frozenset(
         *("AssocGrp", "AssocMaxPerUser", "AssocMaxPerJob", "AssocMin"),
     }
 )
-LABELS: Final = frozenset({UNSAID, *REASONS, *_FAMILY_LABELS, OTHER})
+LABELS: Final = frozenset({UNSAID, *REASONS, *_FAMILY_LABELS, OTHER_REASON})
 """All values that `label` returns: a closed set, fit for a metric."""
 
 STUCK: Final = frozenset(
@@ -301,7 +301,7 @@ state of something.
 """
 
 
-TOO_LARGE: Final = frozenset({"PartitionNodeLimit", "PartitionConfig"})
+TOO_LARGE_REASONS: Final = frozenset({"PartitionNodeLimit", "PartitionConfig"})
 """Reasons of a job that waits for more nodes than its partition gives to one job."""
 
 

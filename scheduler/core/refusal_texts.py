@@ -53,7 +53,7 @@ def _limited(request: JobRequest) -> str:
     return "; ".join(asked)
 
 
-TOO_LARGE: Final = frozenset({2005, 2006, 2014, 2015, 2050})
+TOO_LARGE_ERRORS: Final = frozenset({2005, 2006, 2014, 2015, 2050})
 """Slurm's answers to a job that is larger than what it may get: CPUs, nodes, what the partition
 has, the limits of its account or QoS.
 """

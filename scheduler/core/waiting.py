@@ -63,7 +63,7 @@ from scheduler.core.intervals import (
 from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
-from scheduler.core.pending_reasons import TOO_LARGE, pending_text
+from scheduler.core.pending_reasons import TOO_LARGE_REASONS, pending_text
 from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, miscounted, reseated, seating
 from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
@@ -290,7 +290,7 @@ def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) ->
         odd = [facts.untaken] if facts.untaken else list(differences(record, facts.request))
         message = ". ".join([message, *odd])
     cause = record.state_reason if record is not None else ""
-    if facts.gang is not None and cause in TOO_LARGE and record is not None and record.tag:
+    if facts.gang is not None and cause in TOO_LARGE_REASONS and record is not None and record.tag:
         message += taken_as_a_gang(facts.gang.name, len(record.tag.ranks))
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
     # If the pod itself asks for a dependency, its job waits for that and not for a twin.

@@ -14,8 +14,8 @@ from scheduler.core.budgets import Budgets
 from scheduler.slurm.census import Census
 from scheduler.state.units import Unit
 
-# A burst, then one in this many seconds: the same budget as for submits (`submit_pace.NAMESPACE`).
-NAMESPACE: Final = (5000, 0.05)
+# A burst, then one in this many seconds: the same budget as NAMESPACE_SUBMITS of `submit_pace.py`.
+NAMESPACE_CLAIMS: Final = (5000, 0.05)
 # By then, the claims of all pods that existed when this process started have been looked at.
 START_SECONDS: Final = 300.0
 
@@ -26,7 +26,7 @@ class ClaimedJobs:
     def __init__(self, census: Census, *, clock: Callable[[], float]) -> None:
         self._census = census
         self._clock = clock
-        self._budgets = Budgets[str](*NAMESPACE)
+        self._budgets = Budgets[str](*NAMESPACE_CLAIMS)
 
     def may_be_looked_at(self, unit: Unit) -> bool:
         """Whether Slurm may be asked about this unit's job. If not, the pod is treated as if it

@@ -20,12 +20,17 @@ from scheduler.state.units import Unit
 
 # A burst, then one in this many seconds. A person who corrects a pod by hand never meets a limit. A
 # script that edits a thousand pods of one namespace takes some minutes.
-POD: Final = (5, 20.0)
-NAMESPACE: Final = (200, 0.5)
-ALL: Final = (500, 0.25)
+POD_EDITS: Final = (5, 20.0)
+NAMESPACE_EDITS: Final = (200, 0.5)
+ALL_EDITS: Final = (500, 0.25)
 # A thousand pods take 80 s, at about a hundred requests a second.
-POLICY: Final = (200, 0.1)
-_BUDGETS: Final = {"pod": POD, "namespace": NAMESPACE, "all": ALL, "policy": POLICY}
+POLICY_EDITS: Final = (200, 0.1)
+_BUDGETS: Final = {
+    "pod": POD_EDITS,
+    "namespace": NAMESPACE_EDITS,
+    "all": ALL_EDITS,
+    "policy": POLICY_EDITS,
+}
 _ALL: Final = "all"
 # A shorter wait that nobody has caused by an edit is not shown: it is mostly over before anybody
 # reads about it.
@@ -110,7 +115,7 @@ class EditPace:
         message = (
             "The site's policy was changed, and with it what the pod asks for; or the pod was "
             f"edited while no scheduler ran. Such changes reach Slurm one by one, "
-            f"{1 / POLICY[1]:g} a second: this one at about {turn:%H:%M:%S} UTC"
+            f"{1 / POLICY_EDITS[1]:g} a second: this one at about {turn:%H:%M:%S} UTC"
         )
         await self._teller.tell_waiting(unit, Reason.POLICY_CHANGED, message)
 

@@ -13,7 +13,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_patience import taken_as_a_gang
 from scheduler.core.intervals import UNTOLD_SECONDS
 from scheduler.core.naming import job_name
-from scheduler.core.refusal_texts import TOO_LARGE, refusal_text
+from scheduler.core.refusal_texts import TOO_LARGE_ERRORS, refusal_text
 from scheduler.execute.avoid import left_out
 from scheduler.execute.cancel import Release
 from scheduler.execute.edit_pace import EditPace
@@ -181,7 +181,7 @@ class Submitter:
         message = refusal_text(
             action.request, error_number=error.error_number, description=str(error)
         )
-        if unit.gang is not None and error.error_number in TOO_LARGE:
+        if unit.gang is not None and error.error_number in TOO_LARGE_ERRORS:
             message += taken_as_a_gang(unit.gang.member.name, len(action.seats))
         if action.excluded:
             # Perhaps the nodes that remain are not enough.

@@ -22,7 +22,7 @@ from scheduler.state.units import Unit
 # allows 1000 running pods that live 50 s each, and 5000 pods that Slurm refuses again and again
 # (each is tried every 300 s). Other namespaces keep most of what Slurm can do: 118 to 142 jobs a
 # second from submit to bind (measured on two cores that the API server shares).
-NAMESPACE: Final = (5000, 0.05)
+NAMESPACE_SUBMITS: Final = (5000, 0.05)
 # A shorter wait is not shown: it is mostly over before anybody reads about it.
 _UNTOLD_SECONDS: Final = 3.0
 _SOONEST_LOOK_SECONDS: Final = 10.0
@@ -37,7 +37,7 @@ class SubmitPace:
         self._teller = teller
         self._metrics = metrics
         self._clock = clock
-        self._turns = Turns[str](*NAMESPACE)
+        self._turns = Turns[str](*NAMESPACE_SUBMITS)
 
     async def pause(self, unit: Unit) -> float:
         """Return after how many seconds the unit should ask again, and show the wait on its pod.
@@ -65,7 +65,7 @@ class SubmitPace:
         self._turns.leave(unit.namespace, unit.key)
 
     async def _tell(self, unit: Unit, seconds: float) -> None:
-        burst, each = NAMESPACE
+        burst, each = NAMESPACE_SUBMITS
         turn = datetime.now(UTC) + timedelta(seconds=seconds)
         message = (
             f"Namespace {unit.namespace} submits too many Slurm jobs: after {burst} at once, "

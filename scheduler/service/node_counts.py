@@ -22,7 +22,7 @@ _AWAY: Final = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "UNKNOWN"})
 _DRAINS: Final = frozenset({"DRAIN", "POWER_DRAIN"})
 _KEPT: Final = frozenset({"MAINTENANCE", "RESERVED"})
 _BUSY: Final = frozenset({"MIXED", "ALLOCATED"})
-STATES: Final = (
+NODE_STATES: Final = (
     *("idle", "mixed", "allocated", "draining", "drained"),
     *("reserved", "powered_down", "down", "other"),
 )
@@ -58,7 +58,7 @@ class NodeCounts:
         listed, listed_at = self._records.listed, self._records.listed_at
         if listed is None or listed_at == self._counted_at:
             return
-        found: dict[str, Counter[str]] = {state: Counter() for state in STATES}
+        found: dict[str, Counter[str]] = {state: Counter() for state in NODE_STATES}
         for number, node in enumerate(tuple(listed), 1):
             found[state_label(node)].update(_amounts(node))
             if number % _BREATHE_EVERY == 0:
@@ -74,7 +74,7 @@ class NodeCounts:
 
 
 def state_label(node: SlurmNode) -> str:
-    """The state as a label, one of STATES; of several, the first in the order of `_states`."""
+    """The state as a label, one of NODE_STATES; of several, the first in the order of `_states`."""
     return next((it for it in _states(node.states)), "other")
 
 

@@ -28,7 +28,7 @@ _EVERY_SECONDS: Final = 5.0
 _BREATHE_EVERY: Final = 100
 _MOST_NAMESPACES: Final = 200
 _MOST_PARTITIONS: Final = 100
-STATES: Final = (
+UNIT_STATES: Final = (
     *("none", "in_doubt", "vanished", "unknown"),
     *("pending", "running", "suspended", "ended"),
 )
@@ -62,7 +62,7 @@ class UnitCounts:
         self._former_by_namespace = Series(metrics.namespace_units)
         self._left: set[tuple[str, int]] = set()
         for series in (self._by_state, self._former_by_state):
-            series.show({(state, ""): 0 for state in STATES})
+            series.show({(state, ""): 0 for state in UNIT_STATES})
 
     async def run(self) -> None:
         """Count for ever; cancel it to stop."""

@@ -74,13 +74,14 @@ OF_A_POD = {
     ),
     "text of a condition": (f"{clip.MOST_TEXT_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),
     "edits that reach Slurm": (
-        f"{edit_pace.POD[0]} at once, then one each {edit_pace.POD[1]:g} s",
-        f"of a namespace {edit_pace.NAMESPACE[0]} and {a_second(edit_pace.NAMESPACE[1])} a second",
-        f"of all {edit_pace.ALL[0]} and {a_second(edit_pace.ALL[1])} a second",
+        f"{edit_pace.POD_EDITS[0]} at once, then one each {edit_pace.POD_EDITS[1]:g} s",
+        f"of a namespace {edit_pace.NAMESPACE_EDITS[0]} and "
+        f"{a_second(edit_pace.NAMESPACE_EDITS[1])} a second",
+        f"of all {edit_pace.ALL_EDITS[0]} and {a_second(edit_pace.ALL_EDITS[1])} a second",
     ),
     "looks at jobs that pods name": (
-        f"of one namespace {claim_budget.NAMESPACE[0]} at once, "
-        f"then {1 / claim_budget.NAMESPACE[1]:g} a",
+        f"of one namespace {claim_budget.NAMESPACE_CLAIMS[0]} at once, "
+        f"then {1 / claim_budget.NAMESPACE_CLAIMS[1]:g} a",
         f"from {claim_budget.START_SECONDS:g} s after the start on",
     ),
     "Events": (f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",),

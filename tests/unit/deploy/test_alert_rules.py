@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from scheduler.core.event_reasons import Reason
 from scheduler.core.pending_reasons import STUCK
 from scheduler.observe.metrics import Metrics
-from scheduler.service.unit_counts import STATES
+from scheduler.service.unit_counts import UNIT_STATES
 from tests.support.alerts import RULES, hastened, rules
 
 ROOT: Final = Path(__file__).parents[3]
@@ -100,7 +100,7 @@ def test_refused_pods_are_refused_for_reasons_that_exist() -> None:
 
 
 def test_states_in_doubt_exist() -> None:
-    assert listed(ALERTS["SlurmPodSchedulerPodsInDoubt"]["expr"], "state") < set(STATES)
+    assert listed(ALERTS["SlurmPodSchedulerPodsInDoubt"]["expr"], "state") < set(UNIT_STATES)
 
 
 def test_each_alert_has_a_test_for_promtool() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.core.budgets import Budgets
 from scheduler.core.naming import JOB_ID, JOB_NODES
-from scheduler.execute.claim_budget import NAMESPACE as CLAIMED
+from scheduler.execute.claim_budget import NAMESPACE_CLAIMS as CLAIMED
 from scheduler.execute.claim_budget import START_SECONDS
 from scheduler.execute.placeholder import CLAIM_PRIORITY
 from scheduler.facts.claims import BEFORE_US

@@ -9,7 +9,13 @@ import pytest
 
 from annotations import PREFIX
 from scheduler.core.event_reasons import Reason
-from scheduler.execute.edit_pace import ALL, NAMESPACE, POD, POLICY, EditPace
+from scheduler.execute.edit_pace import (
+    ALL_EDITS,
+    NAMESPACE_EDITS,
+    POD_EDITS,
+    POLICY_EDITS,
+    EditPace,
+)
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
@@ -28,7 +34,7 @@ ALL_LOOKED_AT_SECONDS = PODS / 4 + 10
 QUEUE_ADDS = "slurm_pod_scheduler_workqueue_adds_total"
 STORM_SECONDS = 60.0
 EDITS_A_SECOND = 20
-MOST_EDITS = POD[0] + STORM_SECONDS / POD[1] + 1
+MOST_EDITS = POD_EDITS[0] + STORM_SECONDS / POD_EDITS[1] + 1
 
 
 def called(slurm: TinySlurm) -> int:
@@ -61,7 +67,7 @@ async def test_edits_of_a_pending_job_cost_slurm_a_bounded_number_of_calls(
     assert service.metrics.registry.get_sample_value(
         "slurm_pod_scheduler_edits_held_total", {"scope": "pod"}
     )
-    await asyncio.sleep(POD[1] + 5)
+    await asyncio.sleep(POD_EDITS[1] + 5)
     last = int(STORM_SECONDS * EDITS_A_SECOND) - 1
     assert slurm.jobs[1].comment == f"comment-{last}", "what was asked for last is not lost"
 
@@ -120,19 +126,19 @@ async def test_edits_of_a_namespace_and_of_all_have_a_pace() -> None:
         return waits.count(0.0)
 
     assert [await granted(it) for it in ("a", "b", "c")] == [
-        NAMESPACE[0],
-        NAMESPACE[0],
-        ALL[0] - 2 * NAMESPACE[0],
+        NAMESPACE_EDITS[0],
+        NAMESPACE_EDITS[0],
+        ALL_EDITS[0] - 2 * NAMESPACE_EDITS[0],
     ]
     now = 10.0
-    assert await granted("a") == 10 / NAMESPACE[1]
-    assert await granted("c") == 10 / ALL[1] - 10 / NAMESPACE[1]
+    assert await granted("a") == 10 / NAMESPACE_EDITS[1]
+    assert await granted("c") == 10 / ALL_EDITS[1] - 10 / NAMESPACE_EDITS[1]
 
 
 def test_one_namespace_leaves_a_part_of_all_to_others() -> None:
-    burst, seconds = NAMESPACE
-    assert burst < ALL[0]
-    assert 1 / seconds < 1 / ALL[1]
+    burst, seconds = NAMESPACE_EDITS
+    assert burst < ALL_EDITS[0]
+    assert 1 / seconds < 1 / ALL_EDITS[1]
 
 
 async def test_another_policy_reaches_all_pods_at_its_own_pace_and_charges_no_author(
@@ -154,7 +160,7 @@ async def test_another_policy_reaches_all_pods_at_its_own_pace_and_charges_no_au
     condition = kube.condition_of(f"pod-{PODS - 1}")
     assert condition is not None
     assert condition.reason == "PolicyChanged"
-    await asyncio.sleep((PODS - POLICY[0]) * POLICY[1])
+    await asyncio.sleep((PODS - POLICY_EDITS[0]) * POLICY_EDITS[1])
     assert {job.comment for job in slurm.jobs.values()} == {"from the site"}
     after = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
     assert after - before < 20 * PODS, "each waits for its own turn"
@@ -188,6 +194,6 @@ async def test_edits_of_all_pods_of_a_namespace_come_one_by_one(
     after = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
     assert after - before < 20 * PODS, "each waits for its own turn"
     edited = [it for it in slurm.jobs.values() if it.comment == "edited"]
-    assert len(edited) <= NAMESPACE[0] + 32 / NAMESPACE[1]
-    await asyncio.sleep((PODS - NAMESPACE[0]) * NAMESPACE[1])
+    assert len(edited) <= NAMESPACE_EDITS[0] + 32 / NAMESPACE_EDITS[1]
+    await asyncio.sleep((PODS - NAMESPACE_EDITS[0]) * NAMESPACE_EDITS[1])
     assert {it.comment for it in slurm.jobs.values()} == {"edited"}

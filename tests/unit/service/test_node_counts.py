@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.observe.metrics import Metrics
-from scheduler.service.node_counts import STATES, NodeCounts, state_label
+from scheduler.service.node_counts import NODE_STATES, NodeCounts, state_label
 from slurmapi import SlurmNode
 
 
@@ -39,7 +39,7 @@ def node(*states: str, gres: str = "") -> SlurmNode:
 )
 def test_state_that_keeps_jobs_away_counts(states: tuple[str, ...], expected: str) -> None:
     assert state_label(node(*states)) == expected
-    assert expected in STATES
+    assert expected in NODE_STATES
 
 
 async def test_nodes_are_counted_with_their_cpus_and_gpus() -> None:

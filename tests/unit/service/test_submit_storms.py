@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from scheduler.core.event_reasons import Reason
-from scheduler.execute.submit_pace import NAMESPACE, SubmitPace
+from scheduler.execute.submit_pace import NAMESPACE_SUBMITS, SubmitPace
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
@@ -21,7 +21,7 @@ from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
-BURST, EACH_SECONDS = NAMESPACE
+BURST, EACH_SECONDS = NAMESPACE_SUBMITS
 BEYOND = 400
 
 
