@@ -11,7 +11,17 @@ from typing import Final
 
 from scheduler.view.printing import as_json, as_name, as_object, as_yaml
 from scheduler.view.row import Row
-from scheduler.view.table import COLUMNS, GANG, NAMESPACE, PLACE, PODS, RANK, USER, WIDE, Table
+from scheduler.view.table import (
+    COLUMNS,
+    GANG_COLUMN,
+    NAMESPACE_COLUMN,
+    PLACE_COLUMN,
+    PODS_COLUMN,
+    RANK_COLUMN,
+    USER_COLUMN,
+    WIDE_COLUMNS,
+    Table,
+)
 
 FORMS: Final = ("table", "wide", "json", "yaml", "name")
 _TABLES: Final = frozenset({"table", "wide"})
@@ -28,12 +38,12 @@ class Output:
     ) -> None:
         self._form = form
         self._terminal = sys.stdout.isatty()
-        first = (NAMESPACE,) if namespaces else ()
+        first = (NAMESPACE_COLUMN,) if namespaces else ()
         name, *others = COLUMNS
-        of_gang = (PODS,) if gangs else (GANG, RANK) if form == "wide" else ()
-        user = (USER,) if users else ()
-        place = (PLACE,) if places else ()
-        more = WIDE if form == "wide" else ()
+        of_gang = (PODS_COLUMN,) if gangs else (GANG_COLUMN, RANK_COLUMN) if form == "wide" else ()
+        user = (USER_COLUMN,) if users else ()
+        place = (PLACE_COLUMN,) if places else ()
+        more = WIDE_COLUMNS if form == "wide" else ()
         self._columns = (*first, name, *user, *of_gang, *others, *place, *more)
         self._table = self._new_table()
 

@@ -72,7 +72,7 @@ def _gang(row: PartitionRow) -> str:
     return "" if row.nodes is None else "none"
 
 
-COLUMNS: Final[Mapping[str, _Cell]] = {
+PARTITION_COLUMNS: Final[Mapping[str, _Cell]] = {
     "NAME": lambda row: row.name,
     "STATE": lambda row: row.state,
     "DEFAULT": lambda row: _yes(row.default),
@@ -84,7 +84,7 @@ COLUMNS: Final[Mapping[str, _Cell]] = {
     "POD-NOW": _now,
     "GANG-NOW": _gang,
 }
-WIDE: Final[Mapping[str, _Cell]] = {
+WIDE_PARTITION_COLUMNS: Final[Mapping[str, _Cell]] = {
     "LIMITS": lambda row: "; ".join(row.limits),
     "NOTES": lambda row: "; ".join(row.notes),
 }
@@ -94,7 +94,7 @@ def partition_table(rows: Sequence[PartitionRow], *, wide: bool, most: int | Non
     """A heading and a line for each row, none of them wider than `most` columns. With too little
     room, columns in which no row has anything are left out first.
     """
-    columns = {**COLUMNS, **(WIDE if wide else {})}
+    columns = {**PARTITION_COLUMNS, **(WIDE_PARTITION_COLUMNS if wide else {})}
     cells = [[shown(cell(row)) or UNKNOWN for cell in columns.values()] for row in rows]
     lines = [list(columns), *cells]
     sizes = [max(width(line[at]) for line in lines) for at in range(len(columns))]

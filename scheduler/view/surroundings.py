@@ -14,7 +14,7 @@ from scheduler.view.connection import ViewError
 from scheduler.view.page_address import PageAddress
 from scheduler.view.page_client import NotAnswered
 from scheduler.view.partition_row import PartitionRow
-from scheduler.view.partition_table import COLUMNS
+from scheduler.view.partition_table import PARTITION_COLUMNS
 from scheduler.view.queue_place import QueuePlace
 from scheduler.view.row import Row
 from scheduler.view.table import UNKNOWN
@@ -66,9 +66,9 @@ def room_lines(found: Surroundings) -> list[tuple[str, str]]:
         state = "" if row.state in {"", "UP"} else f", which is {row.state}"
         lines += [
             ("partition", row.name + state),
-            ("largest node", COLUMNS["NODE"](row) or UNKNOWN),
-            ("free GPUs", COLUMNS["GPUS(F/T)"](row) or UNKNOWN),
-            ("room now", COLUMNS["POD-NOW"](row) or UNKNOWN),
+            ("largest node", PARTITION_COLUMNS["NODE"](row) or UNKNOWN),
+            ("free GPUs", PARTITION_COLUMNS["GPUS(F/T)"](row) or UNKNOWN),
+            ("room now", PARTITION_COLUMNS["POD-NOW"](row) or UNKNOWN),
         ]
     return lines
 

@@ -36,7 +36,7 @@ class Column:
     number: bool = False
 
 
-NAMESPACE: Final = Column("NAMESPACE", lambda row, _: row.namespace)
+NAMESPACE_COLUMN: Final = Column("NAMESPACE", lambda row, _: row.namespace)
 COLUMNS: Final = (
     Column("NAME", lambda row, _: row.name),
     Column("STATE", lambda row, _: row.state.value),
@@ -51,12 +51,14 @@ COLUMNS: Final = (
     Column("GPUS", lambda row, _: str(row.gpus), number=True),
     Column("NODE", lambda row, _: row.node),
 )
-USER: Final = Column("USER", lambda row, _: row.user)
-PLACE: Final = Column("PLACE", lambda row, _: row.place, number=True)
-GANG: Final = Column("GANG", lambda row, _: "" if row.gang.gang is None else row.gang.gang.name)
-RANK: Final = Column("RANK", lambda row, _: _rank(row))
-PODS: Final = Column("PODS", lambda row, _: _pods(row))
-WIDE: Final = (
+USER_COLUMN: Final = Column("USER", lambda row, _: row.user)
+PLACE_COLUMN: Final = Column("PLACE", lambda row, _: row.place, number=True)
+GANG_COLUMN: Final = Column(
+    "GANG", lambda row, _: "" if row.gang.gang is None else row.gang.gang.name
+)
+RANK_COLUMN: Final = Column("RANK", lambda row, _: _rank(row))
+PODS_COLUMN: Final = Column("PODS", lambda row, _: _pods(row))
+WIDE_COLUMNS: Final = (
     Column("ACCOUNT", lambda row, _: row.account),
     Column("START", lambda row, now: _until(row.expected_start, now), number=True),
     Column("LEFT", lambda row, now: _until(row.ends_at, now), number=True),

@@ -26,7 +26,11 @@ from scheduler.view.partition_row import (
     PartitionsTold,
     SizeTold,
 )
-from scheduler.view.partition_table import COLUMNS, WIDE, partition_table
+from scheduler.view.partition_table import (
+    PARTITION_COLUMNS,
+    WIDE_PARTITION_COLUMNS,
+    partition_table,
+)
 from tests.unit.kube.server import ApiStub, write_kubeconfig
 from tests.unit.view.conftest import Call
 from tests.unit.view.pods import SUNK, add, pod, waiting
@@ -266,7 +270,7 @@ async def test_wrong_variable_is_named(call: Call, monkeypatch: pytest.MonkeyPat
 def test_page_describes_each_column() -> None:
     page = (Path(__file__).parents[3] / "docs/partitions.md").read_text(encoding="utf-8")
     described = re.findall(r"^\| `([A-Z()/-]+)`(?: \(`-o wide`\))? \|", page, re.MULTILINE)
-    assert ["NAME", *described] == [*COLUMNS, *WIDE]
+    assert ["NAME", *described] == [*PARTITION_COLUMNS, *WIDE_PARTITION_COLUMNS]
 
 
 def test_table_is_not_wider_than_the_terminal() -> None:

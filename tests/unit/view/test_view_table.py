@@ -15,10 +15,10 @@ from scheduler.view.choice import Choice, order, ordered, states
 from scheduler.view.printing import as_json, as_object, as_yaml
 from scheduler.view.row import IN_QUEUE, State
 from scheduler.view.safe_text import cut, shown, width
-from scheduler.view.table import COLUMNS, NAMESPACE, WIDE, Table, duration, memory
+from scheduler.view.table import COLUMNS, NAMESPACE_COLUMN, WIDE_COLUMNS, Table, duration, memory
 from tests.unit.view.pods import pod, row, waiting
 
-ALL = (NAMESPACE, *COLUMNS, *WIDE)
+ALL = (NAMESPACE_COLUMN, *COLUMNS, *WIDE_COLUMNS)
 NOW = datetime(2026, 11, 24, 5, 30, tzinfo=UTC)
 ROW = row(pod(status=waiting()))
 EVIL = "\x1b[2J\x9b1m\r\n\t\x07\u202e\u2028\x7f"
