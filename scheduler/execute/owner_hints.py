@@ -10,7 +10,6 @@ ReplicaSets, so it is enough to read the ReplicaSets.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,22 +19,13 @@ import structlog
 from scheduler.core.budgets import Budgets
 from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.kube.api import KubeApi
+from scheduler.kube.controllers import controller_path
 from scheduler.kube.errors import Forbidden, KubeError
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.kube.wire import OwnerReference, Pod
 
 log = structlog.get_logger(__name__)
 
-# Kind and API version of the controllers that have a pod template, and their resource.
-_RESOURCES: Final = {
-    ("ReplicaSet", "apps/v1"): "replicasets",
-    ("StatefulSet", "apps/v1"): "statefulsets",
-    ("DaemonSet", "apps/v1"): "daemonsets",
-    ("Job", "batch/v1"): "jobs",
-}
-# The API server accepts any string as an owner's name. `../../secrets/x` would lead to another
-# object, and `x?watch=true` to an answer that never ends.
-_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # We keep only the names of each controller's annotations: at most 16 of 63 characters.
 _MOST_KNOWN: Final = 2048
 _MOST_WAITING: Final = 256
@@ -106,17 +96,15 @@ class OwnerHints:
         """Whether we may read it. Rights may differ by namespace, and a missing right is tried
         once.
         """
-        kind = (owner.kind, owner.api_version)
-        if _OBJECT_NAME.fullmatch(owner.name) is None:
+        namespace = pod.metadata.namespace
+        if not controller_path(owner, namespace):
             return False
-        return kind in _RESOURCES and (owner.kind, pod.metadata.namespace) not in self._forbidden
+        return (owner.kind, namespace) not in self._forbidden
 
     async def _read(self, controller: _Controller, owner: OwnerReference, pod: Pod) -> None:
         namespace = pod.metadata.namespace
-        group, resource = owner.api_version, _RESOURCES[owner.kind, owner.api_version]
-        path = f"/apis/{group}/namespaces/{namespace}/{resource}/{owner.name}"
         try:
-            found = await self._api.annotations_of(path)
+            found = await self._api.annotations_of(controller_path(owner, namespace))
         except Forbidden:
             if len(self._forbidden) < _MOST_KNOWN:
                 self._forbidden.add((owner.kind, namespace))

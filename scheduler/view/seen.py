@@ -6,7 +6,6 @@ missing is named. Memory is bounded: at most MOST_EVENTS Events, texts clipped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from scheduler.kube.clip import clipped
+from scheduler.kube.controllers import CONTROLLERS, controller_path
 from scheduler.kube.errors import Forbidden, NotFound
 from scheduler.kube.session import Query
 from scheduler.kube.wire import (
@@ -34,15 +34,6 @@ MOST_EVENTS: Final = 500
 _SECONDS: Final = 30.0
 _MOST_BYTES: Final = 128
 _MOST_STOPS: Final = 16
-# Kind and API version of the controllers whose paths are known, and their resource.
-_RESOURCES: Final = {
-    ("ReplicaSet", "apps/v1"): "replicasets",
-    ("StatefulSet", "apps/v1"): "statefulsets",
-    ("DaemonSet", "apps/v1"): "daemonsets",
-    ("Job", "batch/v1"): "jobs",
-}
-# The API server accepts any string as an owner's name, and `../x?y` would lead elsewhere.
-_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class InvolvedObject(Wire, frozen=True, gc=False):
@@ -261,13 +252,13 @@ async def _with_controller(session: Reader, seen: Sighting, pod: Pod) -> Sightin
     if owner is None:
         return seen
     seen = replace(seen, owner=owner)
-    resource = _RESOURCES.get((owner.kind, owner.api_version))
-    if resource is None or _OBJECT_NAME.fullmatch(owner.name) is None:
+    path = controller_path(owner, seen.namespace)
+    if not path:
         return seen
-    path = f"/apis/{owner.api_version}/namespaces/{seen.namespace}/{resource}/{owner.name}"
     try:
         found = decode_identified(await session.request("GET", path, timeout=_SECONDS)).metadata
     except Forbidden:
+        resource = CONTROLLERS[owner.kind, owner.api_version]
         why = f"you may not read {owner.kind} {owner.name} (the right `get` on `{resource}`)"
         return replace(seen, unread=(*seen.unread, why))
     except NotFound:
