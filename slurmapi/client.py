@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from groundwork.permit import Permit
 from groundwork.retry import RetryPolicy, retry_policy
 from slurmapi import answers, wire
 from slurmapi.auth import TokenSource
@@ -51,7 +52,7 @@ from slurmapi.model import (
 )
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode_submission
-from slurmapi.transport import Deadlines, HttpTransport, Permit
+from slurmapi.transport import Deadlines, HttpTransport
 from slurmapi.updates import Changes, JobUpdate, encode_update
 from slurmapi.versions import ApiVersion
 

@@ -18,12 +18,12 @@ import math
 import socket
 import ssl
 import struct
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from groundwork.permit import Permit
 from slurmapi.errors import SlurmFenced, SlurmInterrupted, SlurmUnreachable
 from slurmapi.http1 import PIECE_BYTES, CutShort, Exchange, Request, Response
 
@@ -31,12 +31,6 @@ _EXPECTED: Final = "expected http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 # SO_LINGER switched on with zero seconds, and switched off.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _USUAL_LINGER: Final = struct.pack("ii", 0, 0)
-
-Permit = Callable[[], float]
-"""Within how many seconds the last byte of a write must be sent. If it is 0 or less, nothing may be
-sent.
-"""
-
 
 IDLE_SECONDS: Final = 10.0
 _SLOW_FACTOR: Final = 8.0

@@ -9,18 +9,12 @@ An earlier check would not be enough: it takes time to make a connection or to w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 
+from groundwork.permit import Permit
 from scheduler.kube.errors import KubeFenced
-
-Permit = Callable[[], float]
-"""Returns the seconds within which the last byte of a write must have been sent. With 0 or less, no
-write may be sent.
-"""
 
 
 def permitted(permit: Permit | None, method: str) -> float:

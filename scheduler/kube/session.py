@@ -33,6 +33,7 @@ from kubernetes_asyncio.config import ConfigException, incluster_config
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from yarl import URL
 
+from groundwork.permit import Permit
 from scheduler.kube.children import killed_with_us
 from scheduler.kube.credentials import Credentials, CredentialsError, Reload
 from scheduler.kube.errors import (
@@ -44,7 +45,7 @@ from scheduler.kube.errors import (
     Unauthorized,
     refused,
 )
-from scheduler.kube.fencing import Permit, permitted, request_class
+from scheduler.kube.fencing import permitted, request_class
 from scheduler.kube.wire import Status, decode_status
 from scheduler.observe.redacted import redacted
 
