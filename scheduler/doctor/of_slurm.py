@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from scheduler.core.gres import count_of, types_of
 from scheduler.doctor.facts import Facts, Unread
 from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.nodes.records import AWAY
+from scheduler.slurm.causes import utc_text
 
 _RUNBOOK: Final = "docs/runbooks.md#slurmpodschedulernoanswerfromslurm"
 _RENEWAL: Final = "docs/install.md#renewing-the-token"
@@ -55,7 +55,7 @@ def token(facts: Facts) -> Iterator[CheckResult]:
         return
     left = life.expires_at - facts.now
     if left <= 0:
-        yield error(f"the token of {name} expired at {_moment(life.expires_at)}", _RENEWAL)
+        yield error(f"the token of {name} expired at {utc_text(life.expires_at)}", _RENEWAL)
     elif left < _LEFT_SHARE * (life.expires_at - life.issued_at):
         yield warning(f"the token of {name} expires in {_span(left)}", f"renew it: {_RENEWAL}")
     else:
@@ -126,10 +126,6 @@ def nodes(facts: Facts) -> Iterator[CheckResult]:
         )
     else:
         yield ok(text)
-
-
-def _moment(epoch: float) -> str:
-    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _span(seconds: float) -> str:

@@ -27,12 +27,20 @@ from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined
-from scheduler.kube.wire import NODES, PODS, ItemList, Node, Pod, decode_identified, decoder
+from scheduler.kube.wire import (
+    NODES,
+    PAGE_SIZE,
+    PODS,
+    ItemList,
+    Node,
+    Pod,
+    decode_identified,
+    decoder,
+)
 from slurmapi import SlurmError
 
 T = TypeVar("T")
 
-PAGE: Final = 500
 MOST_NODES: Final = 20_000
 MOST_PODS: Final = 100_000
 MOST_POLICIES: Final = 2000
@@ -282,8 +290,8 @@ class KubeReader:
     ) -> tuple[list[T], bool]:
         """The objects of a list, and whether they are all: after `most` no more are read."""
         items: list[T] = []
-        asked: dict[str, str | int] = {**(query or {}), "limit": PAGE}
-        for _ in range(most // PAGE):
+        asked: dict[str, str | int] = {**(query or {}), "limit": PAGE_SIZE}
+        for _ in range(most // PAGE_SIZE):
             page = decode(await self._get(path, asked))
             items.extend(page.items or ())
             if not page.metadata.continue_:

@@ -11,8 +11,8 @@ from typing import Final
 
 from scheduler.config.settings import Settings
 from scheduler.core.gang_sources import OBJECTS, TOLD_BY_PHASE, Source
+from scheduler.kube.identity import SYSTEM_NAMESPACE
 
-_SYSTEM: Final = "kube-system"
 _IDENTITY: Final = "to tell this cluster from others on the same Slurm"
 _LABELS: Final = "for the rules of the policy that select by labels"
 _PAGE: Final = "for the live page (--page-bind-address)"
@@ -102,7 +102,9 @@ def _on_the_cluster(settings: Settings) -> Iterator[Right]:
         yield from _to_list(claims, settings.volume_access, _VOLUMES, namespace=namespace)
     yield from _to_list("persistentvolumes", settings.volume_access, _VOLUMES)
     if not settings.cluster_id and not settings.watch_namespace:
-        yield Right("get", "namespaces", _IDENTITY, namespace=_SYSTEM, name=_SYSTEM)
+        yield Right(
+            "get", "namespaces", _IDENTITY, namespace=SYSTEM_NAMESPACE, name=SYSTEM_NAMESPACE
+        )
 
 
 def _to_list(resource: str, access: str, purpose: str, *, namespace: str = "") -> Iterator[Right]:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _FIRST_ANSWER_SECONDS: Final = 2.0
-_SYSTEM: Final = "kube-system"
+SYSTEM_NAMESPACE: Final = "kube-system"
 # Kubernetes tells every container the namespace of its service account here.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -40,7 +40,7 @@ async def admitted(api: KubeApi, *, server: str) -> None:
     if in_cluster():
         return
     try:
-        await api.get_namespace_uid(_SYSTEM)
+        await api.get_namespace_uid(SYSTEM_NAMESPACE)
     except Unauthorized as error:
         raise KubeConfigError(
             f"the API server {server} refuses the credentials of the kubeconfig ({error}): log in "
@@ -55,7 +55,7 @@ async def absent_namespaces(settings: Settings, api: KubeApi) -> tuple[str, ...]
     single namespaces it refuses the question, so it is not asked. Raises KubeError.
     """
     names = settings.watch_namespace
-    if not names or await api.get_namespace_uid(_SYSTEM) is None:
+    if not names or await api.get_namespace_uid(SYSTEM_NAMESPACE) is None:
         return ()
     return tuple([it for it in names if await api.lacks_namespace(it)])
 
@@ -67,13 +67,14 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
     if settings.cluster_id:
         return settings.cluster_id
     own = await own_namespace(settings)
-    for namespace in filter(None, (_SYSTEM, own)):
+    for namespace in filter(None, (SYSTEM_NAMESPACE, own)):
         uid = await _answered(partial(api.get_namespace_uid, namespace))
         if uid is not None:
             return uid
-    unreadable = f"namespaces {_SYSTEM} and {own} cannot" if own else f"namespace {_SYSTEM} cannot"
+    both = f"namespaces {SYSTEM_NAMESPACE} and {own}"
+    unreadable = both if own else f"namespace {SYSTEM_NAMESPACE}"
     raise ClusterIdError(
-        f"--cluster-id: '': {unreadable} be read, so give this cluster a name that no other "
+        f"--cluster-id: '': {unreadable} cannot be read, so give this cluster a name that no other "
         "cluster on the same Slurm has"
     )
 

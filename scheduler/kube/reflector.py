@@ -38,6 +38,7 @@ from scheduler.kube.errors import (
 from scheduler.kube.session import WATCH_IDLE_SECONDS, KubeSession
 from scheduler.kube.store import Change, Named, Store
 from scheduler.kube.wire import (
+    PAGE_SIZE,
     Added,
     Bookmark,
     Decode,
@@ -60,7 +61,6 @@ FIRST_SECONDS = 0.8
 LONGEST_SECONDS = 30.0
 HEALTHY_SECONDS = 120.0
 LIST_SECONDS = 60.0
-PAGE_SIZE = 500
 BEHIND_SECONDS = 60.0  # a server that shows an older state for this long was restored from a backup
 # If a list lacks an object by mistake, no event repairs it while the object does not change. So the
 # mistake lasts until the next list: this long, plus the rest of the running watch.

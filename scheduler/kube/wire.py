@@ -560,6 +560,9 @@ class Decode(Generic[T]):
     event: Callable[[bytes], WatchEvent[T]]
 
 
+PAGE_SIZE = 500
+"""How many objects of a long list are asked for at once."""
+
 _EVENT: Any = WatchEvent  # for mypy, a union is not a `type`
 PODS: Decode[Pod] = Decode(decoder(ItemList[Pod]), decoder(_EVENT[Pod]))
 NODES: Decode[Node] = Decode(decoder(ItemList[Node]), decoder(_EVENT[Node]))

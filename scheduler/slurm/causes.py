@@ -76,7 +76,7 @@ class SlurmCauses:
         if expired_at <= time.time():
             return Cause(
                 "token_expired",
-                f"the token of {self._token} expired at {_moment(expired_at)}: put a new one in "
+                f"the token of {self._token} expired at {utc_text(expired_at)}: put a new one in "
                 f"its place, and see that whatever renews it works; {_RENEWING}",
             )
         return Cause(
@@ -195,5 +195,6 @@ def _line(error: SlurmError) -> str:
     return " ".join(str(error).split())[:_LONGEST_WORDS]
 
 
-def _moment(epoch: float) -> str:
+def utc_text(epoch: float) -> str:
+    """The moment as people read it, in UTC."""
     return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

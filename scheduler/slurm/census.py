@@ -29,7 +29,7 @@ from scheduler.core.naming import SEVERAL, Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
-from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
+from scheduler.slurm.ended_jobs import SKEW_SECONDS, EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import laid_out, look, read_job
 from scheduler.state.member import Member, by_uid
@@ -58,8 +58,6 @@ _RETRY_SECONDS: Final = 2.0
 # time that the list took.
 _SHORTEST_SECONDS: Final = 1.0
 _REST_FACTOR: Final = 4.0
-# An upper bound for the difference between Slurm's clock and the API server's.
-_SKEW_SECONDS: Final = 600.0
 # After this many looks we check which units need not wait for the census any longer.
 _SETTLE_EVERY: Final = 100
 # After a crash slurmctld has forgotten the jobs since it last saved its state, and reuses their ids
@@ -156,7 +154,7 @@ class Census:
         return self.completed_at is not None or self._reached_before(created)
 
     def _reached_before(self, created: datetime | None) -> bool:
-        return created is not None and self._reached < created.timestamp() - _SKEW_SECONDS
+        return created is not None and self._reached < created.timestamp() - SKEW_SECONDS
 
     async def run(self) -> None:
         """Search for ever; cancel it to stop."""

@@ -24,8 +24,8 @@ _AT_ONCE: Final = 4
 _MOST_LOOKS: Final = 5000
 # After this many looks we check whether any pod still needs them.
 _ASK_EVERY: Final = 100
-# An upper bound for the difference between Slurm's clock and the API server's.
-_SKEW_SECONDS: Final = 600.0
+SKEW_SECONDS: Final = 600.0
+"""An upper bound for the difference between Slurm's clock and the API server's."""
 # The workers look at the pods' claims first. We wait for them this long at most.
 _WEIGH_SECONDS: Final = 30.0
 _WEIGH_AGAIN_SECONDS: Final = 0.5
@@ -97,6 +97,6 @@ def _all_older(jobs: Iterable[Job], pods: Mapping[str, datetime | None]) -> bool
     created.
     """
     made = [0.0 if it is None else it.timestamp() for it in pods.values()]
-    oldest = min(made, default=math.inf) - _SKEW_SECONDS
+    oldest = min(made, default=math.inf) - SKEW_SECONDS
     submitted = [job.submit_time or math.inf for job in jobs]
     return bool(submitted) and max(submitted) < oldest

@@ -13,12 +13,11 @@ from typing import Final
 
 from scheduler.kube.errors import Forbidden, KubeRefused, VersionTooOld
 from scheduler.kube.session import KubeSession
-from scheduler.kube.wire import PODS, Added, Bookmark, Deleted, Modified, Pod, WatchError
+from scheduler.kube.wire import PAGE_SIZE, PODS, Added, Bookmark, Deleted, Modified, Pod, WatchError
 from scheduler.view.connection import ViewError, right_missing
 from scheduler.view.row import Row
 from scheduler.view.safe_text import shown
 
-PAGE: Final = 500
 # A list of very many pods may take longer than the server keeps its state for the next page.
 _TRIES: Final = 3
 _PAGE_SECONDS: Final = 60.0
@@ -81,7 +80,9 @@ class Listing:
         token = ""
         while True:
             query = (
-                self._wanted.query | {"limit": str(PAGE)} | ({"continue": token} if token else {})
+                self._wanted.query
+                | {"limit": str(PAGE_SIZE)}
+                | ({"continue": token} if token else {})
             )
             body = await self._session.request(
                 "GET", self._wanted.path, query=query, timeout=_PAGE_SECONDS, operation="list_pods"

@@ -24,7 +24,7 @@ from scheduler.view.table import (
 )
 
 FORMS: Final = ("table", "wide", "json", "yaml", "name")
-_TABLES: Final = frozenset({"table", "wide"})
+TABLES: Final = frozenset({"table", "wide"})
 
 
 class Output:
@@ -50,7 +50,7 @@ class Output:
     @property
     def repaints(self) -> bool:
         """Whether a watch repaints the terminal."""
-        return self._terminal and self._form in _TABLES
+        return self._terminal and self._form in TABLES
 
     def whole(self, rows: Sequence[Row]) -> str:
         """All rows. A table without rows is empty."""

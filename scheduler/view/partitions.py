@@ -21,7 +21,7 @@ from scheduler.view import choice, page_client
 from scheduler.view.calling import run_view
 from scheduler.view.connection import chosen_namespace, connected
 from scheduler.view.listing import Listing, Wanted
-from scheduler.view.output import FORMS
+from scheduler.view.output import FORMS, TABLES
 from scheduler.view.page_address import VARIABLE, add_page_flags, named_page
 from scheduler.view.page_client import NotAnswered
 from scheduler.view.partition_row import PartitionsTold
@@ -37,7 +37,6 @@ _UNNAMED: Final = (
     "the scheduler is not asked, because nothing says where its live page is: set --page-url or "
     f"{VARIABLE} (docs/partitions.md)"
 )
-_TABLES: Final = frozenset({"table", "wide"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +97,7 @@ def _show(arguments: argparse.Namespace, found: PartitionsTold) -> None:
     if arguments.output == "name":
         put("".join(f"{shown(it.name)}\n" for it in chosen))
         return
-    if arguments.output in _TABLES:
+    if arguments.output in TABLES:
         for said in (*found.limits, *found.notes):
             _say(arguments, said)
         if not chosen:

@@ -13,10 +13,11 @@ from aiohttp import web
 from scheduler.config.settings import Address, Settings
 from scheduler.doctor.asking import Progress
 from scheduler.doctor.facts import AdmissionPolicy, PodsOnNodes, Running, Unread
-from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, PAGE, KubeReader
+from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, KubeReader
 from scheduler.doctor.read_scheduler import running_scheduler
 from scheduler.kube.errors import Forbidden, NotFound
 from scheduler.kube.session import KubeSession
+from scheduler.kube.wire import PAGE_SIZE
 from scheduler.service.probes import probes
 from tests.support.ports import free_ports
 
@@ -73,8 +74,8 @@ async def test_lists_without_an_end_are_left_after_a_number_of_pages() -> None:
     crowd = await looked.crowd()
     assert isinstance(crowd, PodsOnNodes)
     assert not crowd.whole
-    assert stub.asked.count(("GET", "/api/v1/nodes")) == MOST_NODES // PAGE
-    assert stub.asked.count(("GET", "/api/v1/pods")) == MOST_PODS // PAGE
+    assert stub.asked.count(("GET", "/api/v1/nodes")) == MOST_NODES // PAGE_SIZE
+    assert stub.asked.count(("GET", "/api/v1/pods")) == MOST_PODS // PAGE_SIZE
 
 
 async def test_nothing_is_written_but_reviews() -> None:
