@@ -63,14 +63,16 @@ def rows(
     schedulers; with an Unread nothing is known of them. `resources` maps resources of Kubernetes to
     Slurm's gres.
     """
-    return [_row(it, _on(ours, it.target), _on(others, it.target), resources) for it in pairs]
+    return [_node_row(it, _on(ours, it.target), _on(others, it.target), resources) for it in pairs]
 
 
 def _on(crowd: PodsOnNodes | Unread, target: str) -> NodePods:
     return _NOBODY if isinstance(crowd, Unread) else crowd.on.get(target, _NOBODY)
 
 
-def _row(pair: Pair, ours: NodePods, others: NodePods, resources: Mapping[str, str]) -> NodeRow:
+def _node_row(
+    pair: Pair, ours: NodePods, others: NodePods, resources: Mapping[str, str]
+) -> NodeRow:
     node, asked = pair.slurm, ours.requests
     gpus = [name for name, gres in resources.items() if gres.partition(":")[0] == _GPU]
     held = {

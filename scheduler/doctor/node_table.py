@@ -15,9 +15,9 @@ _COLUMNS: Final[dict[str, Callable[[NodeRow], str]]] = {
     "SLURM": lambda row: "+".join(row.states),
     "NODE": lambda row: row.node,
     "KUBERNETES": lambda row: row.ready,
-    "CPUS(P/J/F/T)": lambda row: _text(row.cpus),
-    "GIB(P/J/F/T)": lambda row: _text(row.memory_mib, unit=_GIB),
-    "GPUS(P/J/F/T)": lambda row: _text(row.gpus),
+    "CPUS(P/J/F/T)": lambda row: _shares_text(row.cpus),
+    "GIB(P/J/F/T)": lambda row: _shares_text(row.memory_mib, unit=_GIB),
+    "GPUS(P/J/F/T)": lambda row: _shares_text(row.gpus),
     "REFUSED": lambda row: "; ".join(row.refused),
 }
 
@@ -33,6 +33,6 @@ def node_table(rows: Sequence[NodeRow]) -> str:
     )
 
 
-def _text(amount: Amount, *, unit: int = 1) -> str:
+def _shares_text(amount: Amount, *, unit: int = 1) -> str:
     parts = (amount.pods, amount.jobs, amount.free, amount.total)
     return "/".join(f"{it / unit:.0f}" for it in parts)

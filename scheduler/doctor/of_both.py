@@ -89,7 +89,7 @@ def capacity(facts: Facts) -> Iterator[CheckResult]:
     unused: dict[str, list[str]] = {}
     pairs = list(_with_nodes(_pairs(facts)))
     for pair, node in pairs:
-        for it in _amounts(pair.slurm, node.facts.allocatable, resources):
+        for it in _compared_amounts(pair.slurm, node.facts.allocatable, resources):
             text = f"{pair.slurm.name} ({it.slurm} in Slurm, {it.node} on its Node)"
             if it.slurm > it.node:
                 large.setdefault(it.name, []).append(text)
@@ -112,7 +112,7 @@ def capacity(facts: Facts) -> Iterator[CheckResult]:
         yield ok(f"{len(pairs)} nodes have no more in Slurm than their Nodes give to pods")
 
 
-def _amounts(
+def _compared_amounts(
     node: SlurmNode, there: Mapping[str, int], resources: Mapping[str, str]
 ) -> Iterator[_Amount]:
     if not there:
@@ -156,12 +156,12 @@ def _tight(
 ) -> Iterator[str]:
     """The Nodes on which Slurm's jobs may not fit beside the foreign pods, and what is short."""
     for pair, node, foreign in shared:
-        short = _short(pair.slurm, node.facts.allocatable, foreign, resources)
+        short = _shortage(pair.slurm, node.facts.allocatable, foreign, resources)
         if short:
             yield f"{pair.target} ({short})"
 
 
-def _short(
+def _shortage(
     node: SlurmNode, there: Mapping[str, int], foreign: NodePods, resources: Mapping[str, str]
 ) -> str:
     """The first resource that is not enough for all of Slurm's jobs and these pods; "" if there is
@@ -169,7 +169,9 @@ def _short(
     """
     left = {name: amount - foreign.requests.get(name, 0) for name, amount in there.items()}
     for whole, rest in zip(
-        _amounts(node, there, resources), _amounts(node, left, resources), strict=True
+        _compared_amounts(node, there, resources),
+        _compared_amounts(node, left, resources),
+        strict=True,
     ):
         if rest.node < rest.slurm <= whole.node:
             return f"{rest.slurm} {rest.name} in Slurm, {rest.node} left"

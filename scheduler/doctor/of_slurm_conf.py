@@ -108,7 +108,7 @@ def slow_parameters(given: Iterable[str]) -> list[str]:
     found = [
         f"{name}={values[name]}" if name in values else f"{name} is not set ({usual})"
         for name, (usual, is_slow) in _SLOW.items()
-        if is_slow(_number(values.get(name, ""), but=usual))
+        if is_slow(_whole_number(values.get(name, ""), but=usual))
     ]
     return [*found, *({"defer", "defer_batch"} & values.keys())]
 
@@ -208,5 +208,5 @@ def accounting(facts: Facts) -> Iterator[CheckResult]:
         yield ok(f"{config.accounting_storage}, and associations, limits and QoS are enforced")
 
 
-def _number(text: str, *, but: int) -> int:
+def _whole_number(text: str, *, but: int) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else but
