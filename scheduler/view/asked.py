@@ -40,7 +40,7 @@ class AskedFor:
 
 def asked(pod: Pod, names: Names) -> tuple[AskedFor, ...]:
     """All of it, at most _MOST_ROWS: a pod may have thousands of annotations."""
-    return (*_amounts(pod, names), *islice(_annotations(pod, names), _MOST_ROWS), *_spec(pod))
+    return (*_asked_amounts(pod, names), *islice(_annotations(pod, names), _MOST_ROWS), *_spec(pod))
 
 
 def annotation_keys(pod: Pod, names: Names) -> dict[str, str]:
@@ -53,7 +53,7 @@ def annotation_keys(pod: Pod, names: Names) -> dict[str, str]:
     }
 
 
-def _amounts(pod: Pod, names: Names) -> Iterator[AskedFor]:
+def _asked_amounts(pod: Pod, names: Names) -> Iterator[AskedFor]:
     """CPUs, memory and GPUs, counted as for the job."""
     amounts = dict(requests_of(pod))
     counted = {

@@ -23,16 +23,16 @@ def run_view(arguments: argparse.Namespace, command: ViewCommand) -> int:
     settings = settings_of(arguments)
     logs.set_up("error", "console")
     if sys.stdout is None:  # it was closed, such as by `>&-`
-        return _failed(arguments, "standard output is closed")
+        return _report_failure(arguments, "standard output is closed")
     try:
         asyncio.run(command(arguments, settings))
     except BrokenPipeError:
         drop_output()
     except (ViewError, OSError) as error:
-        return _failed(arguments, str(error))
+        return _report_failure(arguments, str(error))
     return 0
 
 
-def _failed(arguments: argparse.Namespace, why: str) -> int:
+def _report_failure(arguments: argparse.Namespace, why: str) -> int:
     sys.stderr.write(f"{arguments.parser.prog}: {shown(why)}\n")
     return 1

@@ -56,10 +56,10 @@ def states(text: str) -> frozenset[State]:
     """The states that a comma-separated text names, by squeue's long or short names."""
     if text.strip().lower() == _ALL:
         return frozenset(State)
-    return frozenset(_state(word.strip()) for word in text.split(","))
+    return frozenset(_state_named(word.strip()) for word in text.split(","))
 
 
-def _state(word: str) -> State:
+def _state_named(word: str) -> State:
     name = word.upper()
     if name in CODES:
         return CODES[name]

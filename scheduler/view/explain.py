@@ -81,10 +81,10 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
             f"pod {arguments.pod} is for the scheduler {other!r}, so Slurm has no part in it; if "
             "that is another name of this scheduler, give it with --scheduler-name"
         )
-    put(_text(whole, arguments.output))
+    put(_story_text(whole, arguments.output))
 
 
-def _text(whole: Story, form: str) -> str:
+def _story_text(whole: Story, form: str) -> str:
     match form:
         case "json":
             return as_json(object_of(whole), indent=2)

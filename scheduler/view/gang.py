@@ -110,7 +110,7 @@ def _recorded(pod: Pod, candidates: tuple[Membership, ...]) -> InGang | None:
         return None
     member = next((it for it in candidates if it.key == key), None)
     found = InGang(key=key, name="") if member is None else _in(member, pod)
-    rank, size = _number(said.get(GANG_RANK, "")), _number(said.get(GANG_SIZE, ""))
+    rank, size = _whole_number(said.get(GANG_RANK, "")), _whole_number(said.get(GANG_SIZE, ""))
     return replace(
         found,
         rank=found.rank if rank is None else rank,
@@ -144,5 +144,5 @@ def _in(member: Membership, pod: Pod) -> InGang:
     )
 
 
-def _number(text: str) -> int | None:
+def _whole_number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None

@@ -89,7 +89,9 @@ async def native_jobs(
         with told_if_slow(program, f"jobs from {where}", lambda: len(answers.jobs)):
             async with asyncio.timeout(_SECONDS), client:
                 found = await client.job_states()
-                wanted = _in_turn((it for it, at in found.items() if _state(at) in states), pods)
+                wanted = _in_turn(
+                    (it for it, at in found.items() if _shown_state(at) in states), pods
+                )
                 await _ask_about(wanted[:MOST_JOBS], answers)
     except TimeoutError:
         raise ViewError(f"--jobs: {where} has not sent the jobs within {_SECONDS:g} s") from None
@@ -154,7 +156,7 @@ def row_of_job(listed: ListedJob) -> Row:
         namespace="",
         name=bounded(job.name),
         user=bounded(listed.user),
-        state=_state(job.state),
+        state=_shown_state(job.state),
         reason="" if job.state_reason == _NO_REASON else bounded(job.state_reason),
         message=clipped(job.state_description),
         job=job.job_id,
@@ -162,9 +164,9 @@ def row_of_job(listed: ListedJob) -> Row:
         account=bounded(job.account),
         qos=bounded(job.qos),
         priority=job.priority if pending else None,
-        created=_moment(job.submit_time),
-        expected_start=_moment(job.start_time) if pending else None,
-        ends_at=None if pending or job.state.ended else _end(job),
+        created=_utc(job.submit_time),
+        expected_start=_utc(job.start_time) if pending else None,
+        ends_at=None if pending or job.state.ended else _ends_at(job),
         cpus=_count(amounts.get("cpu", float(job.tasks * job.cpus_per_task))),
         memory_bytes=_count(amounts.get(MEMORY, 0.0) * _MIB),
         gpus=_gpus_of_nodes(job, nodes) if gpus is None else _count(gpus),
@@ -173,7 +175,7 @@ def row_of_job(listed: ListedJob) -> Row:
     )
 
 
-def _state(state: JobState) -> State:
+def _shown_state(state: JobState) -> State:
     """The state as squeue shows it, as far as pods have such a state."""
     if state.completing:
         return State.COMPLETING
@@ -187,12 +189,12 @@ def _gpus_of_nodes(job: Job, nodes: int) -> int:
     return nodes * count_of(job.gres.replace("=", ":"), _GPUS)
 
 
-def _end(job: Job) -> datetime | None:
+def _ends_at(job: Job) -> datetime | None:
     if job.end_time is not None:
-        return _moment(job.end_time)
+        return _utc(job.end_time)
     if job.start_time is None or job.time_limit_minutes is None:
         return None
-    return _moment(job.start_time + _MINUTE * job.time_limit_minutes)
+    return _utc(job.start_time + _MINUTE * job.time_limit_minutes)
 
 
 def _count(amount: float) -> int:
@@ -200,7 +202,7 @@ def _count(amount: float) -> int:
     return int(amount) if amount < 2**62 else 0
 
 
-def _moment(seconds: int | None) -> datetime | None:
+def _utc(seconds: int | None) -> datetime | None:
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):

@@ -70,14 +70,14 @@ class Output:
             case "name":
                 return "".join(map(as_name, rows))
             case _:
-                return _joined(self._table.lines(rows, datetime.now(UTC), heading=heading))
+                return _as_lines(self._table.lines(rows, datetime.now(UTC), heading=heading))
 
     def painting(self, rows: Sequence[Row]) -> str:
         """A new table with as many rows as the terminal has room for."""
         room = max(1, shutil.get_terminal_size().lines - 3)
         more = [f"and {len(rows) - room} more"] if len(rows) > room else []
         lines = self._new_table().lines(rows[:room], datetime.now(UTC))
-        return _joined(lines + more)
+        return _as_lines(lines + more)
 
     def _new_table(self) -> Table:
         most = shutil.get_terminal_size().columns if self._terminal else None
@@ -85,5 +85,5 @@ class Output:
         return Table(self._columns, most=most, colour=colour)
 
 
-def _joined(lines: list[str]) -> str:
+def _as_lines(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)

@@ -56,17 +56,17 @@ async def ask_partitions(
     page: PageAddress, *, token: str, namespace: str
 ) -> PartitionsTold | NotAnswered:
     """All partitions. Raises ViewError for what waiting does not help against."""
-    return await _asked(_PARTITIONS, page, token, namespace)
+    return await _ask_page(_PARTITIONS, page, token, namespace)
 
 
 async def ask_places(page: PageAddress, *, token: str, namespace: str) -> PlacesTold | NotAnswered:
     """The places of the waiting pods in a namespace, or in all for "". Raises ViewError for what
     waiting does not help against.
     """
-    return await _asked(_PLACES, page, token, namespace)
+    return await _ask_page(_PLACES, page, token, namespace)
 
 
-async def _asked(
+async def _ask_page(
     question: _Question[T], page: PageAddress, token: str, namespace: str
 ) -> T | NotAnswered:
     try:
@@ -100,11 +100,11 @@ async def _all(
         more = await _one(session, question, page, token, after)
         if isinstance(more, NotAnswered):
             return more
-        found = _joined(found, more)
+        found = _with_more(found, more)
     return found
 
 
-def _joined(found: T, more: T) -> T:
+def _with_more(found: T, more: T) -> T:
     """Both answers as one."""
     items = (*found.items, *more.items)
     return msgspec.structs.replace(found, items=items, continue_=more.continue_)
@@ -129,8 +129,8 @@ async def _one(
         if response.status == _OK:
             return _decoded(question, body, page)
         if response.status in _NOT_NOW:
-            return NotAnswered(f"{page.base}: {_text(body, response.status)}")
-        raise ViewError(_refusal(page, response.status, _text(body, response.status), token))
+            return NotAnswered(f"{page.base}: {_why_refused(body, response.status)}")
+        raise ViewError(_refusal(page, response.status, _why_refused(body, response.status), token))
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
@@ -154,7 +154,7 @@ def _decoded(question: _Question[T], body: bytes, page: PageAddress) -> T:
         ) from None
 
 
-def _text(body: bytes, status: int) -> str:
+def _why_refused(body: bytes, status: int) -> str:
     try:
         said = msgspec.json.decode(body, type=_Said).error
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -85,7 +85,7 @@ class PartitionRow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         """The idle nodes for the gang with the most GPUs, or without GPUs with the most CPUs."""
         return max(
             (it for it in self.kinds if it.gang and it.room is not None),
-            key=lambda it: (it.gang * _gpus(it.room), it.gang * _cpus(it.room)),
+            key=lambda it: (it.gang * _gpu_count(it.room), it.gang * _cpus(it.room)),
             default=None,
         )
 
@@ -105,7 +105,7 @@ class PartitionsTold(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     continue_: str = msgspec.field(name="continue", default="")
 
 
-def _gpus(shape: SizeTold | None) -> int:
+def _gpu_count(shape: SizeTold | None) -> int:
     return 0 if shape is None else sum(shape.gpus.values())
 
 

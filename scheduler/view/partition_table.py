@@ -37,7 +37,7 @@ def _time(row: PartitionRow) -> str:
     )
 
 
-def _shape(shape: SizeTold) -> str:
+def _size_text(shape: SizeTold) -> str:
     """Such as 64cpu,256Gi,8xh100."""
     types = [f"{count}x{name or 'gpu'}" for name, count in shape.gpus.items() if count]
     more = [f"+{len(types) - _MOST_TYPES}"] if len(types) > _MOST_TYPES else []
@@ -45,30 +45,30 @@ def _shape(shape: SizeTold) -> str:
     return ",".join([*amounts, *types[:_MOST_TYPES], *more])
 
 
-def _node(row: PartitionRow) -> str:
+def _node_cell(row: PartitionRow) -> str:
     """The largest kind of nodes, and how many other kinds there are."""
     if not row.kinds:
         return ""
     others = len(row.kinds) - 1
-    return _shape(row.kinds[0].shape) + (f"(+{others})" if others else "")
+    return _size_text(row.kinds[0].shape) + (f"(+{others})" if others else "")
 
 
-def _gpus(row: PartitionRow) -> str:
+def _gpus_cell(row: PartitionRow) -> str:
     found = [f"{name or 'gpu'}:{it.free}/{it.total}" for name, it in row.gpus.items()]
     more = [f"+{len(found) - _MOST_TYPES}"] if len(found) > _MOST_TYPES else []
     return ",".join(found[:_MOST_TYPES] + more)
 
 
-def _now(row: PartitionRow) -> str:
+def _pod_now(row: PartitionRow) -> str:
     if row.now:
-        return ";".join(map(_shape, row.now))
+        return ";".join(map(_size_text, row.now))
     return "" if row.nodes is None else "none"
 
 
-def _gang(row: PartitionRow) -> str:
+def _gang_now(row: PartitionRow) -> str:
     kind = row.gang
     if kind is not None and kind.room is not None and row.now:
-        return f"{kind.gang}*{_shape(kind.room)}"
+        return f"{kind.gang}*{_size_text(kind.room)}"
     return "" if row.nodes is None else "none"
 
 
@@ -79,10 +79,10 @@ PARTITION_COLUMNS: Final[Mapping[str, _Cell]] = {
     "ALLOWED": lambda row: _yes(row.allowed),
     "TIME": _time,
     "NODES": lambda row: "" if row.nodes is None else f"{row.usable}/{row.nodes}",
-    "NODE": _node,
-    "GPUS(F/T)": _gpus,
-    "POD-NOW": _now,
-    "GANG-NOW": _gang,
+    "NODE": _node_cell,
+    "GPUS(F/T)": _gpus_cell,
+    "POD-NOW": _pod_now,
+    "GANG-NOW": _gang_now,
 }
 WIDE_PARTITION_COLUMNS: Final[Mapping[str, _Cell]] = {
     "LIMITS": lambda row: "; ".join(row.limits),

@@ -31,11 +31,11 @@ def partitions_of(rows: Iterable[Row], namespace: str) -> PartitionsTold:
     return PartitionsTold(
         namespace=namespace,
         source="pods",
-        items=tuple(_row(name, counts[name]) for name in sorted(counts)),
+        items=tuple(_partition_row(name, counts[name]) for name in sorted(counts)),
         notes=(_NOTE,),
     )
 
 
-def _row(name: str, count: Counter[bool]) -> PartitionRow:
+def _partition_row(name: str, count: Counter[bool]) -> PartitionRow:
     note = f"pods of this namespace: {count[False]} with a Node, {count[True]} that wait"
     return PartitionRow(name=clipped(name, LONGEST_TEXT), notes=(note,))

@@ -70,7 +70,7 @@ async def company(
 
 def company_among(gang: InGang, rows: Collection[Row]) -> Company:
     """The gang with those of its pods that are among these rows."""
-    pods = _of(gang.key, rows)
+    pods = _gang_members(gang.key, rows)
     known = what_is_known(gang.key, pods)
     whole = replace(
         gang,
@@ -82,6 +82,6 @@ def company_among(gang: InGang, rows: Collection[Row]) -> Company:
     return Company(whole, pods)
 
 
-def _of(key: str, rows: Collection[Row]) -> tuple[Row, ...]:
+def _gang_members(key: str, rows: Collection[Row]) -> tuple[Row, ...]:
     named = {(it.namespace, key) for it in rows}
     return tuple(sorted((it for it in rows if key_of(it, named) == key), key=by_rank))

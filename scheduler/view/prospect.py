@@ -80,7 +80,7 @@ def prospect(case: Case) -> Prospect:
         return Prospect(f"The pod does not exist any more. {_after(case)}", (_queue(case),))
     match row.state:
         case State.PENDING:
-            return Prospect(_waits(case, row), tuple(_steps(case, row))[:_MOST_STEPS])
+            return Prospect(_while_it_waits(case, row), tuple(_steps(case, row))[:_MOST_STEPS])
         case State.CONFIGURING:
             what = "The pod is bound; its kubelet prepares the containers (volumes, images)."
             return Prospect(what, (_describe(case),))
@@ -117,7 +117,7 @@ def _after(case: Case) -> str:
     return "No controller made it, so nobody makes it again."
 
 
-def _waits(case: Case, row: Row) -> str:
+def _while_it_waits(case: Case, row: Row) -> str:
     pod = case.seen.pod
     if pod is not None and pod.spec.scheduling_gates:
         gate = shown(pod.spec.scheduling_gates[0].name)
@@ -188,7 +188,8 @@ def _edits(case: Case, row: Row) -> Iterator[Step]:
     key = next(_named_keys(case, row, remedy), None)
     if key is not None:
         yield Step(
-            "change the annotation", f"kubectl annotate --overwrite {case.where} {_changed(key)}"
+            "change the annotation",
+            f"kubectl annotate --overwrite {case.where} {_annotate_argument(key)}",
         )
         if key.rpartition("/")[2] == "partition":
             yield _partitions(case, "see which partitions there are")
@@ -196,7 +197,7 @@ def _edits(case: Case, row: Row) -> Iterator[Step]:
         yield _template(case)
 
 
-def _changed(key: str) -> str:
+def _annotate_argument(key: str) -> str:
     """What `kubectl annotate` takes to change the annotation: "KEY=VALUE", with VALUE to be filled
     in, or "KEY-", which removes it, if no annotation for Slurm has that name. A held pod is let go.
     """

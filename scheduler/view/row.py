@@ -110,7 +110,10 @@ def row_of(pod: Pod, names: Names) -> Row:
     why = _why(pod, state)
     message = clipped(why.message)
     slurm = read_back(message if state is State.PENDING else "")
-    asked = {name: _asked(pod, names, name) for name in ("partition", "account", "qos", "priority")}
+    asked = {
+        name: _annotation_value(pod, names, name)
+        for name in ("partition", "account", "qos", "priority")
+    }
     return Row(
         uid=meta.uid,
         namespace=bounded(meta.namespace),
@@ -118,14 +121,14 @@ def row_of(pod: Pod, names: Names) -> Row:
         state=state,
         reason=slurm.reason or bounded(why.reason),
         message=message,
-        job=_number(_JOB, meta.annotations.get(JOB_ID, "")),
+        job=_matched_number(_JOB, meta.annotations.get(JOB_ID, "")),
         partition=slurm.partition or _started_in(pod) or asked["partition"],
         account=asked["account"],
         qos=asked["qos"],
-        priority=_first(slurm.priority, _number(_PRIORITY, asked["priority"])),
+        priority=_first(slurm.priority, _matched_number(_PRIORITY, asked["priority"])),
         created=meta.creation_timestamp,
         expected_start=slurm.expected_start,
-        ends_at=_moment(meta.annotations.get(ENDS_AT, "")),
+        ends_at=_annotated_time(meta.annotations.get(ENDS_AT, "")),
         cpus=divide_up(amounts.get("cpu", 0), _MILLI),
         memory_bytes=amounts.get("memory", 0),
         gpus=sum(amounts.get(it, 0) for it in names.gpus),
@@ -177,7 +180,7 @@ def _stopped(state: ContainerState) -> str:
     return "" if ended is None or ended.exit_code == 0 else ended.reason
 
 
-def _asked(pod: Pod, names: Names, name: str) -> str:
+def _annotation_value(pod: Pod, names: Names, name: str) -> str:
     """The value of an annotation; "" if it has different ones under two prefixes, which the
     scheduler refuses.
     """
@@ -191,7 +194,7 @@ def bounded(text: str) -> str:
     return clipped(text, _MOST_BYTES)
 
 
-def _number(pattern: re.Pattern[str], text: str) -> int | None:
+def _matched_number(pattern: re.Pattern[str], text: str) -> int | None:
     return int(text) if pattern.fullmatch(text) else None
 
 
@@ -199,7 +202,7 @@ def _first(*numbers: int | None) -> int | None:
     return next((it for it in numbers if it is not None), None)
 
 
-def _moment(text: str) -> datetime | None:
+def _annotated_time(text: str) -> datetime | None:
     """The time of an annotation in UTC; anybody may have written it. None unless it has a zone."""
     try:
         found = datetime.fromisoformat(text)

@@ -62,7 +62,7 @@ def story(seen: Sighting, names: Names, scheduler: str) -> Story:
     """The story of the pod. `scheduler` is the schedulerName of ours."""
     pod = seen.pod
     row = None if pod is None else row_of(pod, names)
-    end = _end(seen) if row is None else None
+    end = _last_ending(seen) if row is None else None
     reason = row.reason if row is not None else end.what if end is not None else ""
     return Story(
         seen=seen,
@@ -91,7 +91,7 @@ def among(found: Story, surroundings: Surroundings) -> Story:
     )
 
 
-def _end(seen: Sighting) -> Moment | None:
+def _last_ending(seen: Sighting) -> Moment | None:
     """The last Event that says why Slurm ended the pod."""
     found = [it for it in history(seen) if it.what in _ENDS]
     return found[-1] if found else None

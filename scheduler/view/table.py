@@ -41,10 +41,10 @@ COLUMNS: Final = (
     Column("NAME", lambda row, _: row.name),
     Column("STATE", lambda row, _: row.state.value),
     Column("REASON", lambda row, _: row.reason),
-    Column("JOB", lambda row, _: _number(row.job), number=True),
+    Column("JOB", lambda row, _: _number_cell(row.job), number=True),
     Column("PARTITION", lambda row, _: row.partition),
     Column("QOS", lambda row, _: row.qos),
-    Column("PRIORITY", lambda row, _: _number(row.priority), number=True),
+    Column("PRIORITY", lambda row, _: _number_cell(row.priority), number=True),
     Column("AGE", lambda row, now: _since(row.created, now), number=True),
     Column("CPUS", lambda row, _: str(row.cpus), number=True),
     Column("MEMORY", lambda row, _: memory(row.memory_bytes), number=True),
@@ -142,7 +142,7 @@ def _filled(text: str, size: int, *, right: bool) -> str:
     return space + text if right else text + space
 
 
-def _number(value: int | None) -> str:
+def _number_cell(value: int | None) -> str:
     return "" if value is None else str(value)
 
 

@@ -72,15 +72,15 @@ def text_of(story: Story, now: datetime) -> str:
     """The story for people: sections with headings, as wide as the terminal at most."""
     sections = (
         ("", _head(story, now)),
-        ("What it asks for", _asked(story)),
-        ("Its Slurm job", _job(story, now)),
-        ("Its gang", _gang(story)),
-        ("Why", _why(story)),
-        ("What there is now", _room(story)),
-        ("Nodes ruled out", _ruled_out(story)),
-        ("What happened (UTC)", [line for it in story.history for line in _moment(it)]),
+        ("What it asks for", _asked_section(story)),
+        ("Its Slurm job", _job_section(story, now)),
+        ("Its gang", _gang_section(story)),
+        ("Why", _why_section(story)),
+        ("What there is now", _room_section(story)),
+        ("Nodes ruled out", _ruled_out_section(story)),
+        ("What happened (UTC)", [line for it in story.history for line in _moment_lines(it)]),
         ("What is next", _wrapped(story.prospect.what)),
-        ("Commands", list(_steps(story))),
+        ("Commands", list(_commands_section(story))),
         ("Not on the pod", [line for it in story.elsewhere for line in _item(it)]),
         ("Not read", [line for it in _unread(story) for line in _item(it)]),
     )
@@ -98,11 +98,11 @@ def _head(story: Story, now: datetime) -> list[str]:
     return _wrapped(f"Pod {name}: {row.state}{age}{by}", indent="")
 
 
-def _asked(story: Story) -> list[str]:
-    return _columns([_row(it) for it in story.asked])
+def _asked_section(story: Story) -> list[str]:
+    return _columns([_asked_row(it) for it in story.asked])
 
 
-def _row(asked: AskedFor) -> tuple[str, str, str]:
+def _asked_row(asked: AskedFor) -> tuple[str, str, str]:
     what, value = (cut(shown(it), _WIDEST_CELL) for it in (asked.what, asked.value or UNKNOWN))
     return what, value, shown(_source(asked.source, asked.problem))
 
@@ -121,7 +121,7 @@ def _columns(rows: Sequence[tuple[str, str, str]]) -> list[str]:
     return lines
 
 
-def _job(story: Story, now: datetime) -> list[str]:
+def _job_section(story: Story, now: datetime) -> list[str]:
     row = story.row
     if row is None or row.job is None:
         return []
@@ -136,12 +136,12 @@ def _job(story: Story, now: datetime) -> list[str]:
     return _wrapped(", ".join(facts))
 
 
-def _gang(story: Story) -> list[str]:
+def _gang_section(story: Story) -> list[str]:
     rows = () if story.company is None else gang_lines(story.company)
     return _labelled(rows)
 
 
-def _room(story: Story) -> list[str]:
+def _room_section(story: Story) -> list[str]:
     rows = () if story.surroundings is None else room_lines(story.surroundings)
     return _labelled(rows)
 
@@ -151,7 +151,7 @@ def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [line for what, it in rows for line in _wrapped(it, first=f"{_INDENT}{what:<16}")]
 
 
-def _why(story: Story) -> list[str]:
+def _why_section(story: Story) -> list[str]:
     meaning = story.meaning
     reason, message = _reason(story)
     if not (reason or message):
@@ -163,7 +163,7 @@ def _why(story: Story) -> list[str]:
     return lines
 
 
-def _ruled_out(story: Story) -> list[str]:
+def _ruled_out_section(story: Story) -> list[str]:
     """What is said about Nodes, without what the section above says already."""
     _, why = _reason(story)
     return [line for it in story.ruled_out if it.said != why for line in _wrapped(it.said)]
@@ -176,7 +176,7 @@ def _reason(story: Story) -> tuple[str, str]:
     return ("", "") if story.end is None else (story.end.what, story.end.message)
 
 
-def _moment(moment: Moment) -> list[str]:
+def _moment_lines(moment: Moment) -> list[str]:
     again = f" ({moment.times} times, last {_stamp(moment.last)})" if moment.times > 1 else ""
     by = f" [{shown(moment.writer)}]" if moment.writer else ""
     message = moment.message.partition(_EXPLAINED)[0]
@@ -185,7 +185,7 @@ def _moment(moment: Moment) -> list[str]:
     return _wrapped(f"{what}{again}{by}", first=first)
 
 
-def _steps(story: Story) -> Iterator[str]:
+def _commands_section(story: Story) -> Iterator[str]:
     """Commands are not cut and not wrapped, so that they can be copied."""
     for it in story.prospect.steps:
         yield f"{_INDENT}{it.what}:"
