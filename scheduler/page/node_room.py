@@ -113,13 +113,15 @@ def kube_side(
         target = nodes.kube_node(name)
         node = nodes.facts(target)
         return (
-            KubeSide("without a Kubernetes Node") if node is None else _of(node, load(target), gpus)
+            KubeSide("without a Kubernetes Node")
+            if node is None
+            else _known_side(node, load(target), gpus)
         )
 
     return of
 
 
-def _of(node: NodeFacts, load: Load, gpus: frozenset[str]) -> KubeSide:
+def _known_side(node: NodeFacts, load: Load, gpus: frozenset[str]) -> KubeSide:
     if not node.ready:
         return KubeSide("not ready in Kubernetes")
     if node.unschedulable:
@@ -130,13 +132,13 @@ def _of(node: NodeFacts, load: Load, gpus: frozenset[str]) -> KubeSide:
     taint = next(hard, "")
     if not node.allocatable:
         return KubeSide(taint=taint)  # the kubelet has not reported yet
-    total = _amounts(node.allocatable, {}, gpus)
-    left = _amounts(node.allocatable, load.used, gpus)
+    total = _room_amounts(node.allocatable, {}, gpus)
+    left = _room_amounts(node.allocatable, load.used, gpus)
     left[PODS_RESOURCE] = node.allocatable.get(PODS_RESOURCE, 0) - len(load.pods)
     return KubeSide(taint=taint, total=total, left=left)
 
 
-def _amounts(
+def _room_amounts(
     there: Mapping[str, int], used: Mapping[str, int], gpus: frozenset[str]
 ) -> dict[str, int]:
     def left(name: str) -> int:
@@ -154,8 +156,8 @@ def room_of(node: SlurmNode, kube: KubeSide) -> NodeRoom:
     gpus, used = counts_of(node.gres, name=_GPU), counts_of(node.gres_used, name=_GPU)
     memory = node.memory_mib - node.specialized_memory_mib
     size = _least(node.job_cpus, memory, gpus, kube.total)
-    closed = _said(node, _CLOSED) or kube.closed
-    later = _said(node, _LATER)
+    closed = _state_text(node, _CLOSED) or kube.closed
+    later = _state_text(node, _LATER)
     free = None
     if not closed and not later and _takes_another_pod(kube):
         free = _least(
@@ -178,7 +180,7 @@ def room_of(node: SlurmNode, kube: KubeSide) -> NodeRoom:
     )
 
 
-def _said(node: SlurmNode, words: Mapping[str, str]) -> str:
+def _state_text(node: SlurmNode, words: Mapping[str, str]) -> str:
     return next((text for state, text in words.items() if state in node.states), "")
 
 

@@ -37,7 +37,7 @@ class NamespaceRules:
     def __init__(self, ruling: Ruling | None) -> None:
         self._ruling = ruling
         given = None if ruling is None else _given(ruling, _PARTITION)
-        self.names: frozenset[str] = frozenset() if given is None else _words(given[1])
+        self.names: frozenset[str] = frozenset() if given is None else _comma_words(given[1])
         """The partitions that pods get without asking."""
 
     def of(self, partition: Partition) -> Say:
@@ -56,7 +56,7 @@ class NamespaceRules:
         if allowed is None or partition.name in self.names or _accepts(allowed[1], partition.name):
             return Say(True, default)
         rule, listed = allowed
-        return Say(False, default, f"policy rule {rule.name!r} allows {_values(listed)}")
+        return Say(False, default, f"policy rule {rule.name!r} allows {_allowed_text(listed)}")
 
     @property
     def longest_seconds(self) -> int | None:
@@ -74,7 +74,7 @@ class NamespaceRules:
         if self._ruling is None:
             return
         for name in _TOLD:
-            yield from _limits(self._ruling, name)
+            yield from _policy_limits(self._ruling, name)
         if self._ruling.gangs is not None:
             rule, sources = self._ruling.gangs
             yield f"gangs: {', '.join(sources) or 'none'} (policy rule {rule.name!r})"
@@ -85,7 +85,7 @@ def depends_on_class(policy: Policy) -> bool:
     return any(it.priority_classes is not None for it in policy.rules)
 
 
-def _limits(ruling: Ruling, name: str) -> Iterator[str]:
+def _policy_limits(ruling: Ruling, name: str) -> Iterator[str]:
     field = BY_KEY[name].field
     if field in ruling.forced:
         rule, value = ruling.forced[field]
@@ -93,7 +93,7 @@ def _limits(ruling: Ruling, name: str) -> Iterator[str]:
         return
     if field in ruling.allowed:
         rule, listed = ruling.allowed[field]
-        yield f"{name}: {_values(listed)} (policy rule {rule.name!r})"
+        yield f"{name}: {_allowed_text(listed)} (policy rule {rule.name!r})"
     if field in ruling.defaults:
         rule, value = ruling.defaults[field]
         yield f"{name}: {value.text!r} if the pod gives none (policy rule {rule.name!r})"
@@ -105,7 +105,7 @@ def _given(ruling: Ruling, field: str) -> tuple[Rule, Value] | None:
     return ruling.forced.get(field) or ruling.defaults.get(field)
 
 
-def _words(value: Value) -> frozenset[str]:
+def _comma_words(value: Value) -> frozenset[str]:
     return frozenset(filter(None, (it.strip() for it in value.text.split(","))))
 
 
@@ -125,7 +125,7 @@ def _most(allowed: tuple[Rule, Allowed] | None) -> Value | None:
     return allowed[1].most if allowed and isinstance(allowed[1], Range) else None
 
 
-def _values(allowed: Allowed) -> str:
+def _allowed_text(allowed: Allowed) -> str:
     """The accepted values in words; a list may be as long as the policy file."""
     if isinstance(allowed, Range):
         return allowed.text

@@ -95,7 +95,7 @@ class Tally:
         if self.with_gpus is None or self.with_cpus is None:
             return ()
         first, second = _within(self.with_gpus, partition), _within(self.with_cpus, partition)
-        return tuple(map(_shape, (first, second) if second.cpus > first.cpus else (first,)))
+        return tuple(map(_size_told, (first, second) if second.cpus > first.cpus else (first,)))
 
     def shown_kinds(self, partition: Partition) -> tuple[NodeKind, ...]:
         """The kinds of nodes, the largest first. Their idle nodes are those that one gang can have:
@@ -105,12 +105,12 @@ class Tally:
         kinds = sorted(self.kinds.values(), key=lambda it: _by_gpus(it.size), reverse=True)
         return tuple(
             NodeKind(
-                shape=_shape(it.size),
+                shape=_size_told(it.size),
                 nodes=it.nodes,
                 usable=it.usable,
                 idle=it.idle,
                 gang=min(it.idle, most),
-                room=None if it.room is None else _shape(_within(it.room, partition)),
+                room=None if it.room is None else _size_told(_within(it.room, partition)),
             )
             for it in kinds[:MOST_KINDS]
         )
@@ -161,5 +161,5 @@ def _within(size: RoomSize, partition: Partition) -> RoomSize:
     )
 
 
-def _shape(size: RoomSize) -> SizeTold:
+def _size_told(size: RoomSize) -> SizeTold:
     return SizeTold(size.cpus, size.memory_mib, dict(size.gpus))

@@ -169,14 +169,14 @@ class PartitionBoard:
             items=tuple(rows),
             continue_=rows[-1].name if more else "",
             age_seconds=max(0.0, self._clock() - self._shown.records.listed_at),
-            limits=_said(rules.limits()),
-            notes=_said(self._notes(namespace)),
+            limits=_first_texts(rules.limits()),
+            notes=_first_texts(self._notes(namespace)),
         )
 
     def _row(self, partition: Partition, rules: NamespaceRules) -> PartitionRow:
         tally, say = self._counted.tallies[partition.name], rules.of(partition)
         starts = _UP in partition.states and _RESERVED not in (partition.flags or ())
-        longest = _seconds(partition.max_minutes)
+        longest = _in_seconds(partition.max_minutes)
         ruled = rules.longest_seconds
         most = min((it for it in (longest, ruled) if it is not None), default=None)
         return PartitionRow(
@@ -186,15 +186,15 @@ class PartitionBoard:
             allowed=say.allowed,
             time_limited=most is not None,
             max_seconds=most,
-            default_seconds=_seconds(partition.default_minutes),
+            default_seconds=_in_seconds(partition.default_minutes),
             max_nodes=partition.max_nodes,
             nodes=tally.nodes,
             usable=tally.usable,
             gpus=tally.shown_gpus(),
             kinds=tally.shown_kinds(partition),
             now=tally.now(partition) if starts else (),
-            limits=_said(_limits(partition)),
-            notes=_said(self._row_notes(partition, tally, say)),
+            limits=_first_texts(_slurm_limits(partition)),
+            notes=_first_texts(self._row_notes(partition, tally, say)),
         )
 
     def _row_notes(self, partition: Partition, tally: Tally, say: Say) -> Iterator[str]:
@@ -233,7 +233,7 @@ def _is_shown(partition: Partition, rules: NamespaceRules) -> bool:
     return _HIDDEN not in (partition.flags or ()) or partition.name in rules.names
 
 
-def _limits(partition: Partition) -> Iterator[str]:
+def _slurm_limits(partition: Partition) -> Iterator[str]:
     """What Slurm limits there, apart from times."""
     amounts = (
         ("at most {} nodes in a job", partition.max_nodes),
@@ -268,10 +268,10 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_SAID]) + (f" and {more} more" if more > 0 else "")
 
 
-def _said(texts: Iterable[str]) -> tuple[str, ...]:
+def _first_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """The first of these texts, cut, with control characters escaped."""
     return tuple(clipped(harmless(it), LONGEST_TEXT) for it in islice(texts, MOST_SAID))
 
 
-def _seconds(minutes: int | None) -> int | None:
+def _in_seconds(minutes: int | None) -> int | None:
     return None if minutes is None else minutes * _MINUTE

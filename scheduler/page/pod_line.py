@@ -40,7 +40,7 @@ def pod_line(pod: Pod, row: Row, member: Membership | None) -> bytes:
         "memory": row.memory_bytes,
         "gpus": row.gpus,
         "node": row.node,
-        "gang": _gang(row, member),
+        "gang": _gang_told(row, member),
     }
     return _encode({key: it for key, it in found.items() if it is not None and it != ""})
 
@@ -58,7 +58,7 @@ def _bound(pod: Pod) -> datetime | None:
     return condition.last_transition_time
 
 
-def _gang(row: Row, member: Membership | None) -> dict[str, Any] | None:
+def _gang_told(row: Row, member: Membership | None) -> dict[str, Any] | None:
     if member is None:
         return None
     said = row.gang.gang

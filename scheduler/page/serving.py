@@ -53,7 +53,7 @@ async def serving(settings: Settings, shown: Shown) -> AsyncIterator[None]:
         known_seconds=_KNOWN_SECONDS,
     )
     async with session:
-        server = PageServer(_page(settings, shown, session, listener))
+        server = PageServer(_new_page(settings, shown, session, listener))
         shown.count_streams(lambda: server.streams)
         try:
             port = await listener.open(server.app(), address)
@@ -66,10 +66,10 @@ async def serving(settings: Settings, shown: Shown) -> AsyncIterator[None]:
             await listener.close()
 
 
-def _page(settings: Settings, shown: Shown, kube: KubeSession, listener: Listener) -> Page:
+def _new_page(settings: Settings, shown: Shown, kube: KubeSession, listener: Listener) -> Page:
     names = site_names(settings)
     board = Board(shown, names, clock=monotonic)
-    site = StreamTold(settings.scheduler_name, lambda: _state(shown), monotonic)
+    site = StreamTold(settings.scheduler_name, lambda: _process_state(shown), monotonic)
     is_open = settings.page_access == "open"
     access: Access = Open() if is_open else Reviews(kube, clock=monotonic)
     return Page(
@@ -92,6 +92,6 @@ def _page(settings: Settings, shown: Shown, kube: KubeSession, listener: Listene
     )
 
 
-def _state(shown: Shown) -> Mapping[str, Any]:
+def _process_state(shown: Shown) -> Mapping[str, Any]:
     """Facts about the process: whether it leads, and why it cannot work now."""
     return {"leads": shown.leads(), "notReady": list(shown.not_ready())[:_MOST_REASONS]}
