@@ -82,12 +82,12 @@ def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             over = confirmed or claimed
             return (Forget(),) if over else (Inspect(job_id), Again(SOON_SECONDS))
         case Tracked() as job:
-            return _end(facts, job, now)
+            return _end_job(facts, job, now)
         case _:
             assert_never(facts.job)
 
 
-def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
+def _end_job(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if job.claimed and job.record is None:
         # There may be thousands of finished pods. The pulse asks for 1000 jobs at once, and wakes
         # each unit.

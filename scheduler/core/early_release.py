@@ -40,14 +40,14 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
             done[pod.node].add(pod.rank)
     room = {node: slots for rooms in record.rooms for node, slots in rooms.items()}
     spare = {node for node, slots in room.items() if len(done[node]) >= slots} - busy
-    keep = tuple(node for rooms in record.rooms for node in _kept(tuple(rooms), spare))
+    keep = tuple(node for rooms in record.rooms for node in _kept_nodes(tuple(rooms), spare))
     if len(keep) == len(record.nodes) or spare.issuperset(record.nodes):
         return ()
     at = _node_of_each_slot(facts, record, tag)
     return (GiveBack(record.job_id, keep, at),) if at else ()
 
 
-def _kept(nodes: tuple[str, ...], spare: set[str]) -> tuple[str, ...]:
+def _kept_nodes(nodes: tuple[str, ...], spare: set[str]) -> tuple[str, ...]:
     """Those of a component's nodes that it keeps."""
     return tuple(node for node in nodes if node not in spare) or nodes[:1]
 

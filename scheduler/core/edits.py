@@ -74,7 +74,7 @@ def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
     if tag is None or not tag.asked:
         return Edit()
     now = digests(request)
-    changed = _changed(tag.asked, request)
+    changed = _changed_fields(tag.asked, request)
     in_place = [
         name for name in changed if name in IN_PLACE and (name in now or name in _REMOVABLE)
     ]
@@ -84,10 +84,10 @@ def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
 
 def asks_the_same(before: Mapping[str, str], request: JobRequest) -> bool:
     """Whether a job with these digests was submitted or last updated with the same request."""
-    return not _changed(before, request)
+    return not _changed_fields(before, request)
 
 
-def _changed(before: Mapping[str, str], request: JobRequest) -> list[str]:
+def _changed_fields(before: Mapping[str, str], request: JobRequest) -> list[str]:
     now = digests(request)
     return [
         field.name

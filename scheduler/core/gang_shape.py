@@ -77,7 +77,7 @@ class NoGang:
 
 def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Problem:
     """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
-    found = _shape(member, group)
+    found = _shape_of(member, group)
     if isinstance(found, GangShape) and found.size > MOST_GANG_PODS:
         expected = (
             f"at most {MOST_GANG_PODS} pods in one gang, or the annotation gang: none on each pod"
@@ -86,7 +86,7 @@ def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Pro
     return found
 
 
-def _shape(member: Membership, group: GroupObject) -> GangShape | NoGang:
+def _shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang:
     match group:
         case BatchJob():
             return _of_job(group)

@@ -37,12 +37,12 @@ GroupWithStatus = PodGroup | PluginsPodGroup
 def is_written_by_others(group: GroupWithStatus) -> bool:
     """Whether somebody else has written the condition or the phase last."""
     return any(
-        it.manager != FIELD_MANAGER and _names(group, it.fields_v1.status)
+        it.manager != FIELD_MANAGER and _sets_our_field(group, it.fields_v1.status)
         for it in group.metadata.managed_fields
     )
 
 
-def _names(group: GroupWithStatus, fields: Mapping[str, object]) -> bool:
+def _sets_our_field(group: GroupWithStatus, fields: Mapping[str, object]) -> bool:
     if isinstance(group, PluginsPodGroup):
         return "f:phase" in fields
     conditions = fields.get("f:conditions")

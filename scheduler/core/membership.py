@@ -123,7 +123,7 @@ def _by_annotations(pod: GroupView) -> _Found:
         return None
     if not _GANG_NAME.fullmatch(name):
         raise _ProblemError(key, name, "a name as of a Kubernetes object, of at most 63 characters")
-    size = _size(*pod.own(ASKED_GANG_SIZE))
+    size = _gang_size(*pod.own(ASKED_GANG_SIZE))
     return Membership(
         source=Source.ANNOTATIONS,
         namespace=pod.namespace,
@@ -143,8 +143,8 @@ def _by_lws(pod: GroupView) -> _Found:
     maker = name if worker == "0" else f"{name}-{group}"
     if not _is_made_by(pod, _STATEFUL_SET, name=maker):
         return _alone(pod, f"LeaderWorkerSet {name!r}", f"StatefulSet {maker!r}")
-    group_index = _number(LWS_GROUP_INDEX, group, high=MOST_RANKS - 1)
-    size = _size(LWS_SIZE, pod.annotations.get(LWS_SIZE))
+    group_index = _number_within(LWS_GROUP_INDEX, group, high=MOST_RANKS - 1)
+    size = _gang_size(LWS_SIZE, pod.annotations.get(LWS_SIZE))
     # A group that is recreated has the same group-key; one of a new template has a new revision.
     parts = (pod.labels.get(it, "") for it in (LWS_GROUP_KEY, LWS_REVISION))
     return Membership(
@@ -153,7 +153,7 @@ def _by_lws(pod: GroupView) -> _Found:
         name=f"{name}-{group_index}",
         identity="/".join((name, str(group_index), *parts)),
         size=size,
-        rank=_number(LWS_WORKER_INDEX, worker, high=size - 1),
+        rank=_number_within(LWS_WORKER_INDEX, worker, high=size - 1),
         object=GroupRef.of(Source.LWS, pod, name),
     )
 
@@ -210,7 +210,7 @@ def _by_kueue(pod: GroupView) -> _Found:
     name = pod.labels.get(KUEUE_GROUP)
     if not name:
         return None
-    size = _size(KUEUE_SIZE, pod.annotations.get(KUEUE_SIZE))
+    size = _gang_size(KUEUE_SIZE, pod.annotations.get(KUEUE_SIZE))
     rank_key = pod.annotations.get(KUEUE_INDEX_LABEL, KUEUE_INDEX)
     rank = _optional(rank_key, pod.labels, high=size - 1)
     return Membership(
@@ -270,7 +270,7 @@ def _given_rank(pod: GroupView, most: int, *, index: str | None = None) -> int |
     """
     key, value = pod.own(ASKED_GANG_RANK)
     if value is not None:
-        return _number(key, value, high=most - 1)
+        return _number_within(key, value, high=most - 1)
     if index is None and _is_of_job(pod):
         index = pod.annotations.get(COMPLETION_INDEX)
     match = _ORDINAL.search(pod.name)
@@ -284,16 +284,16 @@ def _is_of_job(pod: GroupView) -> bool:
     return pod.controller is not None and pod.controller.kind == "Job"
 
 
-def _size(key: str, value: str | None) -> int:
-    return _number(key, value, low=1, high=MOST_RANKS)
+def _gang_size(key: str, value: str | None) -> int:
+    return _number_within(key, value, low=1, high=MOST_RANKS)
 
 
 def _optional(key: str, found: Mapping[str, str], *, high: int = MOST_RANKS - 1) -> int | None:
     value = found.get(key)
-    return None if value is None else _number(key, value, high=high)
+    return None if value is None else _number_within(key, value, high=high)
 
 
-def _number(key: str, value: str | None, *, low: int = 0, high: int) -> int:
+def _number_within(key: str, value: str | None, *, low: int = 0, high: int) -> int:
     if value is not None and _NUMBER.fullmatch(value) and low <= int(value) <= high:
         return int(value)
     raise _ProblemError(key, value, f"a whole number from {low} to {high}")

@@ -216,7 +216,7 @@ def _mismatch(wishes: Wishes, node: NodeFacts) -> str:
             return f"has {_label_text(node, key)}, and the pod's nodeSelector wants {key}={value}"
     if wishes.terms is None or matches(wishes.terms, node):
         return ""
-    return f"does not match the pod's required node affinity ({_failed(wishes.terms, node)})"
+    return f"does not match the pod's required node affinity ({_failed_terms(wishes.terms, node)})"
 
 
 def _label_text(node: NodeFacts, key: str) -> str:
@@ -224,7 +224,7 @@ def _label_text(node: NodeFacts, key: str) -> str:
     return f"no label {key}" if value is None else f"the label {key}={value}"
 
 
-def _failed(terms: tuple[Term, ...], node: NodeFacts) -> str:
+def _failed_terms(terms: tuple[Term, ...], node: NodeFacts) -> str:
     """For each of the first terms, its first expression that does not match."""
     failed = [_first_failed(term, node) for term in terms[:_MOST_SHOWN]]
     more = [f"and {len(terms) - _MOST_SHOWN} more terms"] if len(terms) > _MOST_SHOWN else []

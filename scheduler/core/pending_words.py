@@ -43,11 +43,11 @@ def read_back(message: str) -> PendingWords:
         found["reason"],
         None if details["priority"] is None else int(details["priority"]),
         details["partition"] or "",
-        _moment(details["start"]),
+        _read_moment(details["start"]),
     )
 
 
-def _moment(text: str | None) -> datetime | None:
+def _read_moment(text: str | None) -> datetime | None:
     try:
         return (
             None if text is None else datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)

@@ -15,7 +15,7 @@ def _annotation(*fields: str) -> Callable[[JobRequest], str]:
     """
 
     def field_text(request: JobRequest) -> str:
-        values = {called(name, request): _value(request, name) for name in fields}
+        values = {called(name, request): _asked_value(request, name) for name in fields}
         given = {key: value for key, value in values.items() if value is not None}
         if not given:
             return " and ".join(f"{key} is not set" for key in values)
@@ -24,7 +24,7 @@ def _annotation(*fields: str) -> Callable[[JobRequest], str]:
     return field_text
 
 
-def _value(request: JobRequest, name: str) -> object:
+def _asked_value(request: JobRequest, name: str) -> object:
     value = getattr(request, name)
     return (",".join(value) or None) if isinstance(value, tuple) else value
 
@@ -37,7 +37,7 @@ def _timeout(request: JobRequest) -> str:
     return " and ".join([text, _annotation(*moments)(request)] if moments else [text])
 
 
-def _size(request: JobRequest) -> str:
+def _request_text(request: JobRequest) -> str:
     asked = [f"{request.cpus} CPUs", f"{request.memory_mib} MiB of memory"]
     if request.gres:
         asked.append(request.gres)
@@ -49,7 +49,7 @@ def _size(request: JobRequest) -> str:
 
 
 def _limited(request: JobRequest) -> str:
-    asked = [_annotation("account", "qos")(request), _timeout(request), _size(request)]
+    asked = [_annotation("account", "qos")(request), _timeout(request), _request_text(request)]
     return "; ".join(asked)
 
 
@@ -70,8 +70,8 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
         "name a partition that `kubectl slurm partitions` or `sinfo` shows",
     ),
     2010: (_annotation("user_id"), "name a user that may have jobs"),
-    2014: (_size, "ask for less, or for what some node of the partition has"),
-    2015: (_size, "ask for less, or for what some node of the partition has"),
+    2014: (_request_text, "ask for less, or for what some node of the partition has"),
+    2015: (_request_text, "ask for less, or for what some node of the partition has"),
     2018: (
         _annotation("required_nodes", "excluded_nodes"),
         "name nodes that `sinfo -N` shows",
@@ -84,8 +84,8 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
         _annotation("dependency"),
         "name jobs that `squeue` shows; one that ended long ago is forgotten",
     ),
-    2072: (_size, "ask for a resource that Slurm's nodes have"),
-    2115: (_size, "ask for a resource that Slurm's nodes have"),
+    2072: (_request_text, "ask for a resource that Slurm's nodes have"),
+    2115: (_request_text, "ask for a resource that Slurm's nodes have"),
     2045: (
         _annotation("account"),
         "name an account the job's user belongs to (`sacctmgr show assoc`)",
@@ -103,7 +103,7 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
     2053: (_annotation("reservation"), "name a reservation that `scontrol show res` shows"),
     2048: (_annotation("licenses"), "ask for licenses that `scontrol show lic` shows"),
     2051: (_timeout, "stay below the partition's time limit, and end before the deadline"),
-    2119: (_size, "ask for all GPUs with a type, or for all without one"),
+    2119: (_request_text, "ask for all GPUs with a type, or for all without one"),
     2123: (_annotation("nice"), "ask for 0 or more"),
     2133: (_annotation("prefer"), "name features that `sinfo -o %f` shows"),
     2163: (_annotation("group_id"), "name a group that may have jobs"),

@@ -125,11 +125,11 @@ def _raise_to(to: dict[str, int], amounts: Mapping[str, int]) -> None:
 
 
 def _amounts(given: Given) -> dict[str, int]:
-    return {name: _amount(str(quantity)) for name, quantity in given.items()}
+    return {name: _parsed_amount(str(quantity)) for name, quantity in given.items()}
 
 
 @lru_cache(maxsize=4096)
-def _amount(text: str) -> int:
+def _parsed_amount(text: str) -> int:
     """The amount of a quantity; 0 for an invalid one, which the API server would not accept."""
     try:
         return parse_quantity(text)

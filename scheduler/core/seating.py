@@ -55,7 +55,7 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     else:
         former = ranks_kept(facts.pods, record)
     kinds = () if facts.gang is None else _kinds(tag, former, slots)
-    gone = _expected(facts, tag).difference(former)
+    gone = _expected_ranks(facts, tag).difference(former)
     everybody = sitters_of(facts.pods, tag)
     sitters = [it for it in everybody if it.node or it.rank not in gone]
     taken = seats(sitters, slots, former=former, kinds=kinds)
@@ -106,7 +106,7 @@ def _kinds(tag: OwnerTag | None, former: Sequence[int], slots: Sequence[str]) ->
     return (*kinds, *("",) * (len(slots) - len(kinds)))
 
 
-def _expected(facts: UnitFacts, tag: OwnerTag | None) -> frozenset[int]:
+def _expected_ranks(facts: UnitFacts, tag: OwnerTag | None) -> frozenset[int]:
     """The ranks that the job had slots for, and all those of the gang."""
     if tag is None or facts.gang is None:
         return frozenset(() if tag is None else tag.ranks)

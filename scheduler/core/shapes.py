@@ -132,7 +132,7 @@ def kinds_of(tag: OwnerTag) -> tuple[str, ...]:
     """The kind of each slot of the job. "" if it is not known: a tag of an older version."""
     if tag.parts:
         return tuple(part.kind for part in tag.parts for _ in range(part.slots))
-    kind = _joined(tag.asked) if tag.asked else ""
+    kind = _joint_text(tag.asked) if tag.asked else ""
     return (kind,) * len(tag.ranks)
 
 
@@ -149,8 +149,10 @@ def accepted_by(tag: OwnerTag, request: JobRequest | tuple[Problem, ...]) -> Map
 
 @lru_cache(maxsize=512)
 def _kind(size: Size) -> str:
-    return _joined(digests(JobRequest(cpus=size.cpus, memory_mib=size.memory_mib, gres=size.gres)))
+    return _joint_text(
+        digests(JobRequest(cpus=size.cpus, memory_mib=size.memory_mib, gres=size.gres))
+    )
 
 
-def _joined(asked: Mapping[str, str]) -> str:
+def _joint_text(asked: Mapping[str, str]) -> str:
     return _JOINT.join(asked.get(name, "") for name in _FIELDS)

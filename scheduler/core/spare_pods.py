@@ -16,7 +16,7 @@ from slurmapi.model import BaseState
 
 def with_spare(facts: UnitFacts, actions: tuple[Action, ...]) -> tuple[Action, ...]:
     """These actions for the gang, and what follows for the pods that it can do without."""
-    kept = tuple(it for action in actions for it in _kept(facts, action))
+    kept = tuple(it for action in actions for it in _group_kept(facts, action))
     waiting = tuple(pod for pod in facts.spare if pod.stage is PodStage.WAITING)
     if not waiting:
         return kept
@@ -25,7 +25,7 @@ def with_spare(facts: UnitFacts, actions: tuple[Action, ...]) -> tuple[Action, .
     return (*kept, *_told(facts, waiting))
 
 
-def _kept(facts: UnitFacts, action: Action) -> tuple[Action, ...]:
+def _group_kept(facts: UnitFacts, action: Action) -> tuple[Action, ...]:
     """Nothing is left of the gang, but the other pods of the group may be the next one."""
     if not isinstance(action, Forget):
         return (action,)

@@ -12,10 +12,10 @@ _MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 def amounts_of(text: str) -> Mapping[str, float]:
     """Each amount by its name; memory is in MiB. An amount that is no number is infinite."""
     pairs = (part.partition("=") for part in text.split(","))
-    return {name: _amount(value, name) for name, _, value in pairs if value}
+    return {name: _tres_amount(value, name) for name, _, value in pairs if value}
 
 
-def _amount(text: str, name: str) -> float:
+def _tres_amount(text: str, name: str) -> float:
     unit = _MIB.get(text[-1:]) if name == MEMORY else None
     try:
         return float(text) if unit is None else float(text[:-1]) * unit

@@ -383,7 +383,7 @@ def allocated(
         return _not_dealt_out(facts, pods, record, seated)
     missing = lacking(facts) or ("" if facts.gang is None else missing_of(facts, facts.gang))
     if missing:
-        return _without(missing, pods, job, now)
+        return _without_the_others(missing, pods, job, now)
     stuck = without_slot(facts, pods, record, seated)
     if releases(stuck):
         return stuck
@@ -496,7 +496,7 @@ def _not_dealt_out(
     return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
 
 
-def _without(
+def _without_the_others(
     missing: str, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
     """No pod is bound without the others. The allocation is kept for a minute in case they come."""
