@@ -122,7 +122,7 @@ class GangReader:
         reading = self._reader.read(first, unit)
         if not waiting:
             return reading, ""
-        if (problem := _too_large(unit.gang)) is not None:
+        if (problem := _gang_problem(unit.gang)) is not None:
             return replace(reading, request=(problem,)), ""
         if not isinstance(reading.request, JobRequest):
             return reading, first.metadata.name
@@ -241,7 +241,7 @@ def _own_rank(pod: Member, gang: Gang | None) -> int | None:
     return None if gang is None or gang.shape is None else rank_of(member, gang.shape)
 
 
-def _too_large(gang: Gang) -> Problem | None:
+def _gang_problem(gang: Gang) -> Problem | None:
     """What is wrong with the gang itself."""
     size = gang.member.size if gang.shape is None else gang.shape.size
     if gang.problem is not None or size is None or size <= MOST_GANG_PODS:

@@ -93,7 +93,7 @@ class RequestReader:
         bulky = self._excess(pod)
         if bulky is None:
             return self._required(pod, self._read(pod, unit))
-        return replace(_too_large(pod) or Reading((bulky,)), bulky=True)
+        return replace(_oversize_reading(pod) or Reading((bulky,)), bulky=True)
 
     def read_template(self, pod: Pod) -> JobRequest | tuple[Problem, ...]:
         """What the pods of a template ask for. `pod` is that template, in the form of a pod.
@@ -102,14 +102,14 @@ class RequestReader:
         large = excess(pod)
         if large is not None:
             return (large,)
-        if (reading := _too_large(pod)) is None:
+        if (reading := _oversize_reading(pod)) is None:
             rules = self._grace.now(self._rules)
             spec = _Spec(pod, None, rules, gpu_types=self._nodes.gpu_types)
             reading = self._parse(spec)
         return reading.request
 
     def _read(self, pod: Pod, unit: Unit) -> Reading:
-        if (large := _too_large(pod)) is not None:
+        if (large := _oversize_reading(pod)) is not None:
             return large
         edition = self._rulebook.edition(pod.metadata.namespace)
         rules = self._rules
@@ -147,7 +147,7 @@ class RequestReader:
         return known if own <= known or not unit.owns(record, owner=self._owner) else known | own
 
 
-def _too_large(pod: Pod) -> Reading | None:
+def _oversize_reading(pod: Pod) -> Reading | None:
     """The problem of a pod of which only the size was kept; None for any other. A pod on a Node
     whose containers were kept is read all the same.
     """

@@ -52,7 +52,7 @@ def _rows(pod: Pod) -> Iterator[_Row]:
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     yield ("spec.containers", len(containers), "containers", MOST_CONTAINERS)
-    yield ("spec.containers.resources", _amounts(containers), "amounts", MOST_AMOUNTS)
+    yield ("spec.containers.resources", _resource_count(containers), "amounts", MOST_AMOUNTS)
     ports = len(ports_of(pod))
     yield ("spec.containers.ports", ports, "host ports", MOST_HOST_PORTS)
     yield ("spec.volumes", len(spec.volumes), "volumes", MOST_VOLUMES)
@@ -82,18 +82,18 @@ def _about_pods(pod: Pod) -> Iterator[_Row]:
         required = _NONE if found is None else found
         terms = len(required.required_during_scheduling_ignored_during_execution)
         yield (name, terms, "terms", MOST_TERMS_READ)
-        yield (name, _largest(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
+        yield (name, _highest(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
     name, constraints = "spec.topologySpreadConstraints", pod.spec.topology_spread_constraints
     yield (name, len(constraints), "constraints", MOST_TERMS_READ)
     selectors = filter(None, (it.selector for it in spread_of(pod)))
-    yield (name, _largest(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ)
+    yield (name, _highest(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ)
 
 
-def _amounts(containers: Iterable[Container]) -> int:
+def _resource_count(containers: Iterable[Container]) -> int:
     found: Iterable[Mapping[str, object]]
     found = (it for c in containers for it in (c.resources.requests, c.resources.limits))
     return sum(map(len, found))
 
 
-def _largest(counts: Iterable[int]) -> int:
+def _highest(counts: Iterable[int]) -> int:
     return max(counts, default=0)

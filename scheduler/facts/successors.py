@@ -47,7 +47,7 @@ class Successors:
         seen = unit.pod(pod.metadata.uid).seen
         if seen.over:
             return
-        how = _disrupted(pod) or _failed(pod)
+        how = _disrupted(pod) or _failure(pod)
         if not how:
             return
         seen.over = True
@@ -111,7 +111,7 @@ def _disrupted(pod: Pod) -> str:
     return ": ".join(filter(None, (found.reason, found.message)))
 
 
-def _failed(pod: Pod) -> str:
+def _failure(pod: Pod) -> str:
     """How the pod failed. A kubelet reports Failed for a deleted pod too, which does not count."""
     failed = pod.status.phase == "Failed" and pod.metadata.deletion_timestamp is None
     return outcome_of(pod) if failed else ""

@@ -38,7 +38,7 @@ class TemplateSizes:
         for template in templates:
             if template.data not in known and len(known) < MOST_TEMPLATES:
                 known[template.data] = self._size(template, ref)
-            sizes.append(_expected(template, known.get(template.data)))
+            sizes.append(_expected_of(template, known.get(template.data)))
         return tuple(sizes)
 
     def _size(self, template: Template, ref: GroupRef) -> Size | Problem:
@@ -55,7 +55,7 @@ class TemplateSizes:
         return self._reader.read_template(slim(_as_pod(pod, ref), self._prefixes))
 
 
-def _expected(template: Template, found: Size | Problem | None) -> Expected:
+def _expected_of(template: Template, found: Size | Problem | None) -> Expected:
     if isinstance(found, Size):
         return Expected(template.pods, found)
     if found is None:

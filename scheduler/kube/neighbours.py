@@ -89,14 +89,14 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
             Shape(
                 requests_of(pod) if requests is None else requests,
                 ports_of(pod)[:MOST_PORTS],
-                _kept(apart_of(pod)),
+                _kept_terms(apart_of(pod)),
             )
         ),
         leaving=meta.deletion_timestamp is not None,
     )
 
 
-def _kept(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
+def _kept_terms(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
     return tuple(it for it in terms[:MOST_TERMS_READ] if it.words <= MOST_WORDS_READ)
 
 

@@ -121,7 +121,7 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
     spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
     found = _oversize(meta, spec)
     if found is not None:
-        meta, spec = _without(meta), _bare(spec)
+        meta, spec = _only_records(meta), _bare(spec)
     elif full is not None:
         found = Oversize(full.field, full.value, full.expected)
     return Pod(metadata=meta, spec=spec, status=_status(pod.status), oversize=found)
@@ -135,24 +135,24 @@ def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
         part: len(msgspec.json.encode(it)) for part, it in (("metadata", meta), ("spec", spec))
     }
     if sum(sizes.values()) > _SURELY_LARGE:
-        return _too_large(sizes)
-    words = _words(spec) if sizes["spec"] > _SURELY_FEW_WORDS else 0
+        return _oversize_of(sizes)
+    words = _placement_words(spec) if sizes["spec"] > _SURELY_FEW_WORDS else 0
     if words > MOST_WORDS:
         part = "spec: what says where the pod may go (affinity, nodeSelector, tolerations, spread)"
         return Oversize(part, f"{words} keys and values", f"at most {MOST_WORDS}")
     if sum(sizes.values()) <= _SURELY_SMALL:
         return None
     weights = {"metadata": weight(meta), "spec": weight(spec)}
-    return _too_large(weights) if sum(weights.values()) > MOST_POD_BYTES else None
+    return _oversize_of(weights) if sum(weights.values()) > MOST_POD_BYTES else None
 
 
-def _words(spec: PodSpec) -> int:
+def _placement_words(spec: PodSpec) -> int:
     """How many keys, values and operators say where the pod may go."""
     where = (spec.affinity, spec.node_selector, spec.tolerations, spec.topology_spread_constraints)
     return _count_texts(where)
 
 
-def _too_large(sizes: dict[str, int]) -> Oversize:
+def _oversize_of(sizes: dict[str, int]) -> Oversize:
     largest = max(sizes, key=lambda part: sizes[part])
     most = f"at most {MOST_POD_BYTES // 1024} KiB of what the scheduler keeps of a pod in memory"
     return Oversize(largest, f"{sum(sizes.values()) // 1024 + 1} KiB", most)
@@ -194,7 +194,7 @@ def weight(value: Any) -> int:
     return sys.getsizeof(value)
 
 
-def _without(meta: ObjectMeta) -> ObjectMeta:
+def _only_records(meta: ObjectMeta) -> ObjectMeta:
     """Metadata without labels and with no annotations but our own records, which say what became
     of the pod.
     """
@@ -230,10 +230,10 @@ def _condition(condition: PodCondition) -> PodCondition:
 
 
 def _statuses(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
-    return tuple(replace(it, state=_state(it.state)) for it in found[:_MOST_STATUSES])
+    return tuple(replace(it, state=_without_messages(it.state)) for it in found[:_MOST_STATUSES])
 
 
-def _state(state: ContainerState) -> ContainerState:
+def _without_messages(state: ContainerState) -> ContainerState:
     """The state without the container's own messages. A pod may have 12 KiB of them."""
     waiting, ended = state.waiting, state.terminated
     return replace(

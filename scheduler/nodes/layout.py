@@ -41,14 +41,14 @@ class Layouts:
         if min(pods, most) == 1:
             return (Part(pods, 1),)
         listed = await self._kinds.nodes_of(request.partition)
-        device, gpus = _devices(request)
+        device, gpus = _first_gres(request)
         pod = PodSize(
             cpus=request.cpus,
             memory_mib=request.memory_mib,
             gpus=gpus,
             devices=request.gres is not None,
         )
-        sizes = Counter(_size(node, device) for node in listed)
+        sizes = Counter(_node_size(node, device) for node in listed)
         safe = may_pack and _leaves_it_to_slurm(request, sharing)
         safe = safe and packable(pods, pod, sizes, pods_per_node=most)
         if safe and not await self._kinds.has_whole_nodes(request.partition):
@@ -92,14 +92,14 @@ def _wants_nodes_near(request: JobRequest) -> bool:
     return request.contiguous or request.segment is not None or request.switches is not None
 
 
-def _devices(request: JobRequest) -> tuple[str, int]:
+def _first_gres(request: JobRequest) -> tuple[str, int]:
     """The first gres of the request, as a node's record names it, and how many a pod asks for."""
     first = (request.gres or "").split(",")[0].removeprefix(_GRES)
     name, _, count = first.rpartition(":")
     return (name, int(count)) if name and count.isdigit() else ("", 0)
 
 
-def _size(node: SlurmNode, device: str) -> NodeSize:
+def _node_size(node: SlurmNode, device: str) -> NodeSize:
     return NodeSize(
         cpus=node.cpus,
         memory_mib=node.memory_mib,

@@ -100,10 +100,10 @@ def _understood(path: Path, raw: bytes) -> Mapping[str, str]:
         return {}
     if not isinstance(content, dict):
         raise MapFileError(f"{path}: expected lines such as `slurm-node: kubernetes-node`")
-    return {_text(path, key): _text(path, value) for key, value in content.items()}
+    return {_node_name(path, key): _node_name(path, value) for key, value in content.items()}
 
 
-def _text(path: Path, value: Any) -> str:
+def _node_name(path: Path, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise MapFileError(
             f"{path}: {value!r}: expected the name of a node, in quotes if YAML reads it as "

@@ -62,13 +62,14 @@ class SlurmCauses:
     def of(self, error: SlurmError) -> Cause:
         """The cause of an error that does not concern a single job."""
         found = self._of_token(error) or self._of_connection(error) or self._of_answer(error)
-        return found or Cause("other", f"Slurm does not answer as it should: {_line(error)}")
+        return found or Cause("other", f"Slurm does not answer as it should: {_one_line(error)}")
 
     def _of_token(self, error: SlurmError) -> Cause | None:
         if isinstance(error, SlurmNoToken):
             return Cause(
                 "token_missing",
-                f"{_line(error)}: expected the token of a Slurm administrator there; {_RENEWING}",
+                f"{_one_line(error)}: expected the token of a Slurm administrator there; "
+                f"{_RENEWING}",
             )
         if not (isinstance(error, SlurmDenied) and error.authentication):
             return None
@@ -81,9 +82,9 @@ class SlurmCauses:
             )
         return Cause(
             "token_refused",
-            f"Slurm refuses the token of {self._token}, which has not expired: {_line(error)}. It "
-            "was signed with another key than AuthAltParameters=jwt_key= names, or slurmctld does "
-            "not know its user",
+            f"Slurm refuses the token of {self._token}, which has not expired: {_one_line(error)}. "
+            "It was signed with another key than AuthAltParameters=jwt_key= names, or slurmctld "
+            "does not know its user",
         )
 
     def _of_connection(self, error: SlurmError) -> Cause | None:
@@ -120,7 +121,7 @@ class SlurmCauses:
         return None
 
     def _of_answer(self, error: SlurmError) -> Cause | None:
-        words = _line(error)
+        words = _one_line(error)
         if isinstance(error, SlurmStranger):
             return Cause("other_cluster", f"{words}: correct {_BASE} or --slurm-cluster")
         if isinstance(error, SlurmBusy) and (error.error_number or not error.status):
@@ -191,7 +192,7 @@ def _has(error: SlurmError, kind: type | UnionType) -> bool:
     return any(isinstance(it, kind) for it in _chain(error))
 
 
-def _line(error: SlurmError) -> str:
+def _one_line(error: SlurmError) -> str:
     return " ".join(str(error).split())[:_LONGEST_WORDS]
 
 

@@ -317,7 +317,7 @@ class Pulse:
     async def _looks(self) -> None:
         """For each kind of look, look at the few jobs whose last look is oldest."""
         now = self._clock()
-        for needs, allowance in ((_doubted, self._doubts), (_waits, self._reasons)):
+        for needs, allowance in ((_doubted, self._doubts), (_reason_is_due, self._reasons)):
             most = allowance.take(now)
             await self._look_at(due(self._units, needs, now=now, most=most))
         await self._look_at(self._running.due(self._units, now=now))
@@ -360,7 +360,7 @@ def _doubted(_unit: Unit, job: Placeholder, _now: float) -> bool:
     return job.record is not None and not job.proven
 
 
-def _waits(_unit: Unit, job: Placeholder, now: float) -> bool:
+def _reason_is_due(_unit: Unit, job: Placeholder, now: float) -> bool:
     if job.state is None or job.state.base is not BaseState.PENDING:
         return False
     if not job.looked_at:
