@@ -68,7 +68,7 @@ def parser() -> Parser:
         commands,
         "run",
         flags.add_arguments,
-        _run,
+        _run_scheduler,
         near=flags.near,
         usage="%(prog)s [--FLAG=VALUE ...]",
         help="schedule pods (the default)",
@@ -157,7 +157,7 @@ def _completion(arguments: argparse.Namespace) -> int:
     return completion.run(arguments.shell, parser(), first="run")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run_scheduler(arguments: argparse.Namespace) -> int:
     try:
         given = flags.load_settings(arguments)
         logs.set_up(given.zap_log_level, given.log_format)

@@ -51,26 +51,28 @@ def script(line: CommandLine) -> str:
         program=line.program,
         function="_" + re.sub(r"\W", "_", line.program),
         first=line.first or '""',
-        values="\n".join(f"        {it}" for command in line.commands for it in _values(command)),
-        words="\n".join(f"        {it}" for it in _words(line)),
+        values="\n".join(
+            f"        {it}" for command in line.commands for it in _value_branches(command)
+        ),
+        words="\n".join(f"        {it}" for it in _word_branches(line)),
     )
 
 
-def _values(command: Command) -> Iterator[str]:
+def _value_branches(command: Command) -> Iterator[str]:
     """A branch for each flag that takes a value, which ends the completion with the value."""
     for flag in command.flags:
         if flag.value is not None:
             cases = "|".join(f'"{command.name} {name}"' for name in flag.names)
-            yield f"{cases}) {_of(flag.value)} ;;"
+            yield f"{cases}) {_completion_of(flag.value)} ;;"
 
 
-def _of(value: Values) -> str:
+def _completion_of(value: Values) -> str:
     if value.words:
         return f'COMPREPLY=($(compgen -W "{" ".join(value.words)}" -- "$cur")); return'
     return _FILES if value.files else _ANYTHING
 
 
-def _words(line: CommandLine) -> Iterator[str]:
+def _word_branches(line: CommandLine) -> Iterator[str]:
     """A branch for each command: its flags, and what else may stand there."""
     names = " ".join(it.name for it in line.commands)
     yield f'"") words="{names} {_flags(line.bare)}" ;;'

@@ -21,36 +21,36 @@ def script(line: CommandLine) -> str:
 def _lines(line: CommandLine) -> Iterator[str]:
     start = f"complete -c {line.program}"
     names = " ".join(it.name for it in line.commands)
-    nothing = _quoted(f"not __fish_seen_subcommand_from {names}")
+    nothing = _shell_quoted(f"not __fish_seen_subcommand_from {names}")
     for command in line.commands:
-        yield f"{start} -n {nothing} -a {command.name} -d {_quoted(command.help)}"
+        yield f"{start} -n {nothing} -a {command.name} -d {_shell_quoted(command.help)}"
     for flag in (*line.bare.flags, *(line.command(line.first).flags if line.first else ())):
         if flag.names != line.bare.flags[0].names or flag is line.bare.flags[0]:
             yield f"{start} -n {nothing} {_flag(flag)}"
     for command in line.commands:
-        seen = _quoted(f"__fish_seen_subcommand_from {command.name}")
+        seen = _shell_quoted(f"__fish_seen_subcommand_from {command.name}")
         yield from (f"{start} -n {seen} {_flag(it)}" for it in command.flags)
-        yield from (f"{start} -n {seen} {it}" for it in _words(command))
+        yield from (f"{start} -n {seen} {it}" for it in _word_options(command))
 
 
-def _words(command: Command) -> Iterator[str]:
+def _word_options(command: Command) -> Iterator[str]:
     if command.words.words:
-        yield f"-a {_quoted(' '.join(command.words.words))}"
+        yield f"-a {_shell_quoted(' '.join(command.words.words))}"
     if command.words.files:
         yield "-F"
 
 
 def _flag(flag: Flag) -> str:
     parts = [f"-s {it}" for it in (flag.short,) if it] + [f"-l {it}" for it in (flag.long,) if it]
-    parts += [] if flag.value is None else [_value(flag.value)]
-    return " ".join([*parts, f"-d {_quoted(flag.help)}"] if flag.help else parts)
+    parts += [] if flag.value is None else [_value_options(flag.value)]
+    return " ".join([*parts, f"-d {_shell_quoted(flag.help)}"] if flag.help else parts)
 
 
-def _value(value: Values) -> str:
+def _value_options(value: Values) -> str:
     if value.words:
-        return f"-x -a {_quoted(' '.join(value.words))}"
+        return f"-x -a {_shell_quoted(' '.join(value.words))}"
     return "-r -F" if value.files else "-x"
 
 
-def _quoted(text: str) -> str:
+def _shell_quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

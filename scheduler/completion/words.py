@@ -91,7 +91,9 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
         about = formatter._expand_help(action) if action.help else ""
         # A flag whose value may be left out is written without one.
         value = _values(action) if action.nargs is None else None
-        yield Flag(tuple(action.option_strings), _short(about), value, str(action.metavar or ""))
+        yield Flag(
+            tuple(action.option_strings), _first_sentence(about), value, str(action.metavar or "")
+        )
 
 
 def _values(action: argparse.Action) -> Values:
@@ -103,7 +105,7 @@ def _values(action: argparse.Action) -> Values:
     return Values(files=metavar.upper() in _FILES)
 
 
-def _short(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """The first sentence, cut: shells show it on one line."""
     first = text.partition(". ")[0].partition(" (")[0].rstrip(".")
     return first if len(first) <= _LONGEST else first[: _LONGEST - 3] + "..."

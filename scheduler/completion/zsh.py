@@ -48,7 +48,7 @@ def script(line: CommandLine) -> str:
         program=line.program,
         function="_" + re.sub(r"\W", "_", line.program) + "_words",
         commands="\n".join(
-            f"        {_quoted(f'{it.name}:{_plain(it.help)}')}" for it in line.commands
+            f"        {_shell_quoted(f'{it.name}:{_plain(it.help)}')}" for it in line.commands
         ),
         first=line.first or "''",
         cases="\n".join(_case(it, line) for it in line.commands),
@@ -59,7 +59,7 @@ def _case(command: Command, line: CommandLine) -> str:
     flags = (*command.flags, *(line.bare.flags if command.name == line.first else ()))
     specs = [spec for flag in flags for spec in _specs(flag)]
     specs += [f"*:value:{_action(command.words)}"] if command.words != Values() else []
-    lines = " \\\n".join(f"                {_quoted(it)}" for it in dict.fromkeys(specs))
+    lines = " \\\n".join(f"                {_shell_quoted(it)}" for it in dict.fromkeys(specs))
     return f"        {command.name})\n            _arguments -s \\\n{lines}\n            ;;"
 
 
@@ -81,5 +81,5 @@ def _plain(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def _quoted(text: str) -> str:
+def _shell_quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"

@@ -105,7 +105,12 @@ def describe() -> Mapping[str, Sequence[tuple[str, str, str, str]]]:
 
 def _described(name: str) -> tuple[str, str, str, str]:
     field = Settings.model_fields[name]
-    return f"--{_flag_name(name)}", _values(name, field), _default(field), field.description or ""
+    return (
+        f"--{_flag_name(name)}",
+        _accepted_values(name, field),
+        _default(field),
+        field.description or "",
+    )
 
 
 def near(word: str) -> str:
@@ -123,7 +128,7 @@ def _flag_name(name: str) -> str:
 
 def _help(field: FieldInfo) -> str:
     default = _default(field)
-    notes = [_limits(field), "" if default == "none" else f"default: {default}"]
+    notes = [_bounds(field), "" if default == "none" else f"default: {default}"]
     remarks = "; ".join(filter(None, notes))
     return f"{field.description} ({remarks})" if remarks else field.description or ""
 
@@ -139,12 +144,12 @@ def _form(name: str, field: FieldInfo) -> str:
     return _WORDS.get(kind, name.rsplit("_", 1)[-1].upper())
 
 
-def _values(name: str, field: FieldInfo) -> str:
+def _accepted_values(name: str, field: FieldInfo) -> str:
     """The accepted values, for the documentation."""
     form = _form(name, field)
     if "|" in form:
         return ", ".join(f"`{it}`" for it in form.split("|"))
-    return ", ".join(filter(None, (_SAID.get(form, ""), _limits(field))))
+    return ", ".join(filter(None, (_SAID.get(form, ""), _bounds(field))))
 
 
 def _value_type(field: FieldInfo) -> Any:
@@ -154,7 +159,7 @@ def _value_type(field: FieldInfo) -> Any:
     return kinds[0] if kinds and not is_literal else field.annotation
 
 
-def _limits(field: FieldInfo) -> str:
+def _bounds(field: FieldInfo) -> str:
     """`1 to 64` or `at least 0s`; "" if there are no limits."""
     shown = {
         type(it): _value_text(_limit_value(it), field)
@@ -251,7 +256,7 @@ def _problem(error: Any, given: Mapping[str, _Given]) -> str:
         return _no_such(where, str(key), map(_flag_name, Settings.model_fields))
     value = given[key].value if key in given else error["input"]
     shown = "" if _secret(key) else f"{redacted(repr(value))}: "
-    return f"{where}: {shown}{_expected(error, key)}"
+    return f"{where}: {shown}{_accepted(error, key)}"
 
 
 def _secret(key: str) -> bool:
@@ -262,7 +267,7 @@ def _no_such(where: str, name: str, known: Iterable[str]) -> str:
     return f"{redacted(where)}: there is no such setting{nearest(name, known)}"
 
 
-def _expected(error: Any, key: str) -> str:
+def _accepted(error: Any, key: str) -> str:
     """What would be accepted. Limits of a duration get the unit s."""
     field = Settings.model_fields.get(str(key).replace("-", "_"))
     accepted = expected(error)

@@ -65,13 +65,13 @@ def pod_news(old: Pod | None, new: Pod | None) -> Iterator[str]:
     name = new.metadata.name
     if old is None:
         yield f"{name} created"
-    for describe in (_waits, _binding_text, _disrupted, _leaves, _runs):
+    for describe in (_why_it_waits, _binding_text, _disrupted, _leaves, _runs):
         now = describe(new)
         if now and (old is None or describe(old) != now):
             yield f"{name} {now}"
 
 
-def _waits(pod: Pod) -> str:
+def _why_it_waits(pod: Pod) -> str:
     scheduled = pod.condition("PodScheduled")
     if pod.spec.node_name or scheduled is None or not scheduled.message:
         return ""

@@ -125,7 +125,7 @@ async def _take_turns(stage: Stage) -> None:
         "starts one of them whole, and the other waits whole"
     )
     for name in _GANGS:
-        await stage.create("/apis/batch/v1/jobs", _gang(name, size))
+        await stage.create("/apis/batch/v1/jobs", _gang_job(name, size))
     await stage.until(
         "the pods of one Job run, and those of the other say why they wait",
         lambda: (
@@ -201,7 +201,7 @@ def _batch_pod(name: str) -> dict[str, Any]:
     }
 
 
-def _gang(name: str, size: int) -> dict[str, Any]:
+def _gang_job(name: str, size: int) -> dict[str, Any]:
     """A batch Job whose pods take all GPUs of a node each."""
     return {
         "apiVersion": "batch/v1",

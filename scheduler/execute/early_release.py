@@ -53,7 +53,7 @@ class EarlyRelease:
         unit.refusals.give_back = NEVER
         job.wrote(shrunk)
         self._tools.count("give_back", "ok")
-        log.info("nodes given back", nodes=left, **_names(unit, action.job_id))
+        log.info("nodes given back", nodes=left, **_log_fields(unit, action.job_id))
         return None
 
     async def _shrink(self, own: OwnJob, noted: str, keep: tuple[str, ...]) -> TaggedJob:
@@ -79,10 +79,10 @@ class EarlyRelease:
         refusal = unit.refusals.give_back.again(None, _PAUSES, now=self._tools.clock())
         unit.refusals.give_back = refusal
         self._tools.count("give_back", "refused")
-        names = _names(unit, action.job_id)
+        names = _log_fields(unit, action.job_id)
         log.warning("nodes not given back", nodes=left, error=str(error), **names)
         return refusal.until - self._tools.clock()
 
 
-def _names(unit: Unit, job_id: int) -> dict[str, object]:
+def _log_fields(unit: Unit, job_id: int) -> dict[str, object]:
     return {"job_id": job_id, "namespace": unit.namespace, "gang": unit.name}

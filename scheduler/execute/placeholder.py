@@ -185,13 +185,15 @@ def _with_start_conditions(
     would leave a running pod without a job.
     """
     switches = request.switches
-    left = tuple(_without(request.required_nodes, excluded))
+    left = tuple(_nodes_without(request.required_nodes, excluded))
     return replace(
         job,
         # Slurm refuses a node that is both required and excluded (2018, measured).
         required_nodes=left or tuple(request.required_nodes),
         excluded_nodes=tuple(
-            dict.fromkeys((*request.excluded_nodes, *_without(excluded, request.required_nodes)))
+            dict.fromkeys(
+                (*request.excluded_nodes, *_nodes_without(excluded, request.required_nodes))
+            )
         ),
         constraints=request.constraints,
         prefer=request.prefer,
@@ -205,7 +207,7 @@ def _with_start_conditions(
     )
 
 
-def _without(nodes: Collection[str], others: Collection[str]) -> list[str]:
+def _nodes_without(nodes: Collection[str], others: Collection[str]) -> list[str]:
     without = frozenset(others)
     return [node for node in nodes if node not in without]
 

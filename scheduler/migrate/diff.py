@@ -60,7 +60,7 @@ def _regions(text: str, lines: list[str], edits: Sequence[TextEdit]) -> Iterator
 
 def _touched(starts: list[int], edit: TextEdit) -> tuple[int, int]:
     """The lines that the edit changes. New whole lines change none."""
-    first, last = _line(starts, edit.start), _line(starts, edit.end)
+    first, last = _line_of(starts, edit.start), _line_of(starts, edit.end)
     at_starts = (starts[first], starts[last]) == (edit.start, edit.end)
     if at_starts and (not edit.text or edit.text.endswith("\n")):
         return first, last
@@ -68,7 +68,7 @@ def _touched(starts: list[int], edit: TextEdit) -> tuple[int, int]:
     return min(first, lines - 1), min(last + 1, lines)
 
 
-def _line(starts: list[int], at: int) -> int:
+def _line_of(starts: list[int], at: int) -> int:
     return bisect_right(starts, at) - 1
 
 

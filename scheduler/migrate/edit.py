@@ -158,7 +158,7 @@ class _Writer:
 
     def _new_name(self, there: Entry | None, rename: Rename) -> Iterator[TextEdit]:
         key, node = _certain(there)
-        name = _quoted(rename.key, key.style) or rename.key
+        name = _in_quotes(rename.key, key.style) or rename.key
         yield TextEdit(key.start_mark.index, key.end_mark.index, name)
         if (node.tag, node.value) != ("tag:yaml.org,2002:str", rename.value):
             yield self._new_value(there, _New(rename.value))
@@ -279,10 +279,10 @@ def _scalar(value: str | int, *, like: yaml.Node | None = None, plain: bool = Tr
     style = like.style if isinstance(like, yaml.ScalarNode) else None
     if style is None and plain and _PLAIN.match(value):
         return value
-    return _quoted(value, style) or json.dumps(value, ensure_ascii=False)
+    return _in_quotes(value, style) or json.dumps(value, ensure_ascii=False)
 
 
-def _quoted(value: str, style: str | None) -> str:
+def _in_quotes(value: str, style: str | None) -> str:
     """The value in such quotes; "" if there are none."""
     if style == "'":
         return "'" + value.replace("'", "''") + "'"

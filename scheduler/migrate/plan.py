@@ -178,7 +178,7 @@ def _of_gangs(data: Any, pods: Workload) -> Iterator[Note]:
 def _of_jobset(data: Any, pods: Workload) -> Iterator[Note]:
     parts = (*pods.path, "spec", "replicatedJobs")
     several = sum(
-        _number(it, ("replicas",)) * _number(it, ("template", "spec", "parallelism"))
+        _number_at(it, ("replicas",)) * _number_at(it, ("template", "spec", "parallelism"))
         for it in at(data, parts)
     )
     if several > 1:
@@ -186,7 +186,7 @@ def _of_jobset(data: Any, pods: Workload) -> Iterator[Note]:
         yield Note(parts, problem, pods.title)
 
 
-def _number(part: Any, path: Path) -> int:
+def _number_at(part: Any, path: Path) -> int:
     found = at(part, path)
     return found if isinstance(found, int) else 1
 
@@ -197,17 +197,17 @@ def _refusals(
     """What the scheduler would refuse about the pods after the changes."""
     after = applied(data, changes)
     for template in pods.templates:
-        for problem in _problems(at(after, template), rules):
+        for problem in _pod_problems(at(after, template), rules):
             yield Note(template, problem, pods.title)
 
 
-def _problems(template: Mapping[Any, Any], rules: Rules) -> Iterable[Problem]:
+def _pod_problems(template: Mapping[Any, Any], rules: Rules) -> Iterable[Problem]:
     found = mapping_at(template, ("metadata", "annotations"))
     read = {key: it for key, it in found.items() if isinstance(it, str) and isinstance(key, str)}
     for key, value in found.items():
         if str(key).startswith((PREFIX, bridge.PREFIX)) and not isinstance(value, str):
             yield Problem(f"metadata.annotations[{key}]", str(value), "a text: put it in quotes")
-    yield from _devices(template, rules)
+    yield from _uncounted_devices(template, rules)
     try:
         pod = msgspec.convert({"metadata": {}, "spec": template["spec"]}, Pod)
     except msgspec.ValidationError as error:
@@ -217,7 +217,7 @@ def _problems(template: Mapping[Any, Any], rules: Rules) -> Iterable[Problem]:
     yield from () if isinstance(request, JobRequest) else request
 
 
-def _devices(template: Mapping[Any, Any], rules: Rules) -> Iterator[Problem]:
+def _uncounted_devices(template: Mapping[Any, Any], rules: Rules) -> Iterator[Problem]:
     """Devices that slurm-bridge counts, and this scheduler does not."""
     for container in at(template, ("spec", "containers")):
         limits = mapping_at(container, ("resources", "limits"))

@@ -78,7 +78,7 @@ def wrong_addresses(data: Any, path: Path = ()) -> Iterator[Note]:
     """Values and arguments that name slurmctld, or anything but a URL, as slurmrestd."""
     if isinstance(data, Mapping):
         for key, value in data.items():
-            yield from _value(key, value, (*path, key))
+            yield from _address_notes(key, value, (*path, key))
             yield from wrong_addresses(value, (*path, key))
         yield from _variable(data, path)
     elif isinstance(data, list):
@@ -87,7 +87,7 @@ def wrong_addresses(data: Any, path: Path = ()) -> Iterator[Note]:
             yield from wrong_addresses(value, (*path, index))
 
 
-def _value(key: object, value: object, path: Path) -> Iterator[Note]:
+def _address_notes(key: object, value: object, path: Path) -> Iterator[Note]:
     if key in _ADDRESS_KEYS and isinstance(value, str):
         yield from _judged(".".join(map(str, path)), value, path)
 

@@ -65,8 +65,8 @@ def _rule(rule: RuleDocument, faults: list[str]) -> Rule:
         namespaces=rule.namespaces,
         requirements=_requirements(rule.namespace_selector),
         priority_classes=rule.priority_class_names,
-        defaults=_section(rule.defaults, _value, f"{where}: defaults", faults),
-        forced=_section(rule.forced, _value, f"{where}: forced", faults),
+        defaults=_section(rule.defaults, _acceptable_value, f"{where}: defaults", faults),
+        forced=_section(rule.forced, _acceptable_value, f"{where}: forced", faults),
         allowed=_section(rule.allowed, _allowed, f"{where}: allowed", faults),
         ignored=None if ignored is None else frozenset(ignored),
         gangs=rule.gangs,
@@ -99,7 +99,7 @@ def _section(
     return found
 
 
-def _value(definition: Definition, given: object) -> Value:
+def _acceptable_value(definition: Definition, given: object) -> Value:
     """One value, read as the annotation is. Raises NotAcceptableError."""
     if not isinstance(given, str | int):
         raise NotAcceptableError("one value; put text and dates in quotes")
@@ -120,7 +120,9 @@ def _allowed(definition: Definition, given: object) -> Allowed:
 
 def _compile_list(definition: Definition, given: list[object]) -> Listed:
     globs = tuple(it for it in given if isinstance(it, str) and is_glob(it))
-    return Listed(tuple(_value(definition, it) for it in given if it not in globs), globs)
+    return Listed(
+        tuple(_acceptable_value(definition, it) for it in given if it not in globs), globs
+    )
 
 
 def _compile_range(definition: Definition, given: Mapping[str, object]) -> Range:
@@ -137,7 +139,7 @@ def _compile_range(definition: Definition, given: Mapping[str, object]) -> Range
 
 def _bound_value(definition: Definition, bound: str, given: object) -> Value:
     try:
-        value = _value(definition, given)
+        value = _acceptable_value(definition, given)
     except NotAcceptableError as refusal:
         raise NotAcceptableError(f"as {bound} {refusal}") from None
     if not isinstance(value.read, int) or isinstance(value.read, bool):

@@ -73,7 +73,7 @@ class PolicyWatch:
 
     async def look(self, path: Path) -> None:
         """Read the file once, and put its rules in force if that is possible."""
-        found = await asyncio.to_thread(_changed, path, self._signature)
+        found = await asyncio.to_thread(_policy_if_changed, path, self._signature)
         if found is not None:
             self._signature, seen = found
             if seen != self._seen:
@@ -128,7 +128,9 @@ class PolicyWatch:
         self._metrics.policy_outdated.set(outdated)
 
 
-def _changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes | str] | None:
+def _policy_if_changed(
+    path: Path, known: Signature | None
+) -> tuple[Signature | None, bytes | str] | None:
     """The policy in the file, or the reason why it is not known; None if the file has not changed.
     Blocks.
     """

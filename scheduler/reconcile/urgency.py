@@ -61,7 +61,7 @@ class Urgency:
             placed = any(pod.spec.node_name for pod in pods)
             return Level.URGENT if placed else Level.NEW
         # While a pod of a gang still waits, a job that runs is news for it.
-        bound = not any(_waits(pod, unit) for pod in pods)
+        bound = not any(_waits_for_bind(pod, unit) for pod in pods)
         level = Level.NEW if unit.job is None else _of_job(unit.job, bound=bound)
         if level is Level.REST and not bound and _untold(unit):
             level = Level.WORDS
@@ -76,7 +76,7 @@ class Urgency:
         return [pod for uid in uids if (pod := self._pods.get(uid)) is not None]
 
 
-def _waits(pod: Pod, unit: Unit) -> bool:
+def _waits_for_bind(pod: Pod, unit: Unit) -> bool:
     if pod.spec.node_name or pod.finished:
         return False
     return pod.metadata.uid not in unit.bindings.nodes

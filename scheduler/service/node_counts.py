@@ -60,7 +60,7 @@ class NodeCounts:
             return
         found: dict[str, Counter[str]] = {state: Counter() for state in NODE_STATES}
         for number, node in enumerate(tuple(listed), 1):
-            found[state_label(node)].update(_amounts(node))
+            found[state_label(node)].update(_node_amounts(node))
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
         self._counted_at = listed_at
@@ -90,5 +90,5 @@ def _states(states: frozenset[str]) -> Iterator[str]:
     yield from (it.lower() for it in ("ALLOCATED", "MIXED", "IDLE") if it in states)
 
 
-def _amounts(node: SlurmNode) -> dict[str, int]:
+def _node_amounts(node: SlurmNode) -> dict[str, int]:
     return {"nodes": 1, "cpus": node.job_cpus or node.cpus, "gpus": count_of(node.gres, "gpu")}

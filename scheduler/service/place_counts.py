@@ -83,9 +83,9 @@ class PlaceCounts:
 
     def show(self, now: float) -> None:
         """Show what was counted, and begin anew."""
-        found = _largest(self._found)
+        found = _largest_places(self._found)
         self._known, self._read, self._found = self._read, {}, {}
-        self._gpus.show(dict(_gpus(found)))
+        self._gpus.show(dict(_gpus_by_state(found)))
         self._oldest.show({it: one.oldest for it, one in found.items() if one.oldest < math.inf})
         for place, one in found.items():
             if place[1] not in _NO_NAMES and one.oldest < math.inf:
@@ -111,7 +111,7 @@ def _waits(pod: Pod) -> bool:
     return not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
 
 
-def _largest(found: Mapping[PlaceLabels, _Sum]) -> dict[PlaceLabels, _Sum]:
+def _largest_places(found: Mapping[PlaceLabels, _Sum]) -> dict[PlaceLabels, _Sum]:
     """The places with most pods, and all others added up as one."""
     sizes = Counter({place: it.count for place, it in found.items()})
     shown = {place: found[place] for place, _ in sizes.most_common(MOST_PLACES)}
@@ -121,7 +121,7 @@ def _largest(found: Mapping[PlaceLabels, _Sum]) -> dict[PlaceLabels, _Sum]:
     return shown | ({REST: rest} if rest.count else {})
 
 
-def _gpus(found: Mapping[PlaceLabels, _Sum]) -> Iterable[tuple[tuple[str, ...], float]]:
+def _gpus_by_state(found: Mapping[PlaceLabels, _Sum]) -> Iterable[tuple[tuple[str, ...], float]]:
     for place, it in found.items():
         for state, number in (("held", it.held), ("waiting", it.wanted)):
             if number:

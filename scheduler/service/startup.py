@@ -70,7 +70,7 @@ async def run(settings: Settings, *, showing: Showing | None = None) -> None:
                 )
                 standing.service = app.not_ready
                 async with showing(settings, app.shown) if showing else nullcontext():
-                    await _run(app)
+                    await _run_app(app)
     finally:
         await listeners.close()
 
@@ -116,7 +116,7 @@ async def _warn_of_absent(settings: Settings, api: KubeApi) -> None:
             log.warning("watched namespaces do not exist", namespaces=", ".join(absent))
 
 
-async def _run(app: App) -> None:
+async def _run_app(app: App) -> None:
     try:
         await app.run()
     except BaseExceptionGroup as group:

@@ -99,7 +99,7 @@ class UnitCounts:
             (self._former_by_namespace, units, _MOST_NAMESPACES),
             (self._by_partition, partitions, _MOST_PARTITIONS),
         ):
-            series.show(_largest(counted, most))
+            series.show(_largest_names(counted, most))
             await asyncio.sleep(0)
         self._places.show(self._clock())
 
@@ -123,7 +123,7 @@ def standing(unit: Unit) -> tuple[str, str]:
     """The state of the unit's placeholder, and the reason why the unit waits; "" if it does not
     wait.
     """
-    state = _state(unit.job_facts())
+    state = _job_label(unit.job_facts())
     if state == "pending":
         return state, _pending_reason(unit)
     reason = unit.reason
@@ -138,7 +138,7 @@ def _pending_reason(unit: Unit) -> str:
     return pending_reasons.label(record.state_reason)
 
 
-def _state(job: JobFacts) -> str:
+def _job_label(job: JobFacts) -> str:
     """The state as a label. A job that Slurm has just accepted counts as pending although no pulse
     has shown it yet.
     """
@@ -167,7 +167,7 @@ def _by_state(found: Counter[tuple[str, str, str]]) -> Counter[tuple[str, ...]]:
     return whole
 
 
-def _largest(found: Counter[tuple[str, str, str]], most: int) -> Counter[tuple[str, ...]]:
+def _largest_names(found: Counter[tuple[str, str, str]], most: int) -> Counter[tuple[str, ...]]:
     """The counts of the namespaces or partitions with most pods, and all others added up as one."""
     sizes: Counter[str] = Counter()
     for (name, _, _), number in found.items():

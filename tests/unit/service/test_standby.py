@@ -121,7 +121,7 @@ async def test_lost_lease_is_the_one_error_that_is_left_of_all() -> None:
                 group.create_task(_raised(LeaseLostError("lease a/b is held by c now")))
 
     with pytest.raises(LeaseLostError, match="held by c now"):
-        await startup._run(cast("App", Losing()))
+        await startup._run_app(cast("App", Losing()))
 
 
 async def _raised(error: Exception) -> None:
