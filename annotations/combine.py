@@ -22,7 +22,7 @@ def combined(
     """
     group = {"group_id": fields["user_id"]} if "user_id" in fields else {}
     limits = [fields.get("time_limit_minutes"), _minutes(active_deadline_seconds)]
-    devices = _devices(fields, resources)
+    devices = _all_devices(fields, resources)
     return JobRequest(
         cpus=resources.cpus,
         memory_mib=resources.memory_mib,
@@ -68,7 +68,7 @@ def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[
         asked, held = _count(explicit, name), _count(counted, name)
         if held and asked != held:
             yield "gres", f"{name} as often as the containers ask for it: {held}"
-    if fields.get("exclusive") is Sharing.OK and _gpus(_devices(fields, resources)):
+    if fields.get("exclusive") is Sharing.OK and _gpus(_all_devices(fields, resources)):
         yield (
             "exclusive",
             "none or user, or no such annotation: a pod with GPUs cannot share them with other "
@@ -76,7 +76,7 @@ def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[
         )
 
 
-def _devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, int]:
+def _all_devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, int]:
     """The count of each gres, such as "gpu" or "gpu:h100". A gres that the pod names explicitly
     replaces the one counted from its resources.
     """

@@ -342,7 +342,7 @@ class ConfAnswer(Answer, frozen=True):
             accounting_enforce=_split(conf.AccountingStorageEnforce),
             answered_at=time_of(meta.LastUpdate),
             boot_time=time_of(meta.BOOT_TIME),
-            prolog_slurmctld=_joined(conf.PrologSlurmctld),
+            prolog_slurmctld=_comma_joined(conf.PrologSlurmctld),
             scheduler_parameters=_split(conf.SchedulerParameters),
             preempt_type=conf.PreemptType or "",
             preempt_modes=_split(conf.PreemptMode),
@@ -537,7 +537,7 @@ def _responding(record: _PingRecord) -> bool:
     return record.pinged == "UP"
 
 
-def _joined(value: Words) -> str:
+def _comma_joined(value: Words) -> str:
     return value if isinstance(value, str) else ",".join(value or ())
 
 

@@ -125,23 +125,23 @@ def encode_submission(
     """The body of `POST job/submit`, with `others` of a heterogeneous job. Raises SlurmInvalid,
     which names every unacceptable field.
     """
-    problems = list(_problems(job))
+    problems = list(_job_problems(job))
     for number, other in enumerate(others, 1):
-        problems += (f"component {number}: {found}" for found in _problems(other))
+        problems += (f"component {number}: {found}" for found in _job_problems(other))
     if any(other.external != job.external for other in others):
         problems.append("external: expected the same of all components")
     if job.external and not version.supports_external:
         problems.append(f"external: EXTERNAL_JOB needs v0.0.43 or newer, this server has {version}")
     if problems:
         raise SlurmInvalid("job not sent: " + "; ".join(problems))
-    shapes = [_shape(it) for it in (job, *others)]
+    shapes = [_job_body(it) for it in (job, *others)]
     try:
         return msgspec.json.encode({"jobs": shapes} if others else {"job": shapes[0]})
     except UnicodeEncodeError as error:
         raise SlurmInvalid(f"job not sent: text that is no UTF-8 ({error.reason})") from None
 
 
-def _shape(job: JobSubmission) -> dict[str, Any]:
+def _job_body(job: JobSubmission) -> dict[str, Any]:
     """The job as slurmrestd takes it."""
     shape: dict[str, Any] = {
         "name": job.name,
@@ -234,7 +234,7 @@ def problem(name: str, value: object) -> str | None:
     return None if accepts(value) else f"{name} is {_quoted(value)}, expected {expected}"
 
 
-def _problems(job: JobSubmission) -> Iterator[str]:
+def _job_problems(job: JobSubmission) -> Iterator[str]:
     for name in _RULES:
         found = problem(name, getattr(job, name))
         if found is not None:
@@ -260,15 +260,15 @@ def _quoted(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _text(value: object) -> bool:
-    return isinstance(value, str) and _short(value) and "\0" not in value
+def _is_short_text(value: object) -> bool:
+    return isinstance(value, str) and _is_short(value) and "\0" not in value
 
 
-def _word(value: object) -> bool:
-    return isinstance(value, str) and _short(value) and bool(_WORD.fullmatch(value))
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and _is_short(value) and bool(_WORD.fullmatch(value))
 
 
-def _short(value: str) -> bool:
+def _is_short(value: str) -> bool:
     return len(value.encode(errors="surrogatepass")) <= _TEXT_LIMIT
 
 
@@ -280,7 +280,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and bool(pattern.fullmatch(value))
 
 
-def _moment(value: object) -> bool:
+def _is_moment(value: object) -> bool:
     return _is_integer(1, _MAX_UNSIGNED)(value) or _matches(_TIME)(value)
 
 
@@ -288,13 +288,13 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _hosts(value: object) -> bool:
+def _are_hosts(value: object) -> bool:
     return isinstance(value, tuple) and all(
         isinstance(name, str) and _HOST.fullmatch(name) for name in value
     )
 
 
-def _gres(value: object) -> bool:
+def _is_gres(value: object) -> bool:
     return isinstance(value, str) and all(_GRES.fullmatch(part) for part in value.split(","))
 
 
@@ -310,15 +310,15 @@ def _or_none(accepts: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or accepts(value)
 
 
-_NAME_RULE: Final = (_word, "1 to 1024 bytes without blanks")
-_OPTIONAL_NAME: Final = (_or_none(_word), "a name without blanks")
-_HOSTS_RULE: Final = (_hosts, "a tuple of host names")
+_NAME_RULE: Final = (_is_word, "1 to 1024 bytes without blanks")
+_OPTIONAL_NAME: Final = (_or_none(_is_word), "a name without blanks")
+_HOSTS_RULE: Final = (_are_hosts, "a tuple of host names")
 _FLAG_RULE: Final = (_is_bool, "True or False")
 _UNSIGNED: Final = (
     _or_none(_is_integer(0, _MAX_UNSIGNED)),
     f"an integer from 0 to {_MAX_UNSIGNED}",
 )
-_MOMENT_RULE: Final = (_or_none(_moment), "seconds of the epoch, or a time such as 'now+1hour'")
+_MOMENT_RULE: Final = (_or_none(_is_moment), "seconds of the epoch, or a time such as 'now+1hour'")
 _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(
     {
         "name": _NAME_RULE,
@@ -332,12 +332,12 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "tasks": (_or_none(_is_integer(1)), "an integer of at least 1"),
         # Slurm keeps it in 16 bits, of which the two largest numbers have special meanings.
         "tasks_per_node": (_is_integer(1, 2**16 - 3), "an integer from 1 to 65533"),
-        "gres": (_or_none(_gres), "'gres/NAME:COUNT' or 'gres/NAME:TYPE:COUNT'"),
+        "gres": (_or_none(_is_gres), "'gres/NAME:COUNT' or 'gres/NAME:TYPE:COUNT'"),
         "partition": _OPTIONAL_NAME,
         "account": _OPTIONAL_NAME,
         "qos": _OPTIONAL_NAME,
         "reservation": _OPTIONAL_NAME,
-        "comment": (_or_none(_text), "at most 1024 bytes"),
+        "comment": (_or_none(_is_short_text), "at most 1024 bytes"),
         "time_limit_minutes": (_or_none(_is_integer(1)), "an integer of at least 1"),
         "required_nodes": _HOSTS_RULE,
         "excluded_nodes": _HOSTS_RULE,
@@ -345,7 +345,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "held": _FLAG_RULE,
         "environment": (_is_environment, "names and values of text"),
         "working_directory": (
-            lambda value: _text(value) and str(value).startswith("/"),
+            lambda value: _is_short_text(value) and str(value).startswith("/"),
             "an absolute path",
         ),
         "user_id": (_or_none(_is_integer(0)), "an integer of at least 0"),

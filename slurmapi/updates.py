@@ -82,17 +82,17 @@ def encode_update(update: JobUpdate) -> bytes:
     """
     if update == JobUpdate():
         raise ValueError("nothing to change: give at least one property")
-    problems = list(_problems(update))
+    problems = list(_update_problems(update))
     if problems:
         raise SlurmInvalid("update not sent: " + "; ".join(problems))
-    given = {name: value for name, value in _shape(update) if value is not None}
+    given = {name: value for name, value in _update_body(update) if value is not None}
     try:
         return msgspec.json.encode(given)
     except UnicodeEncodeError as error:
         raise SlurmInvalid(f"update not sent: text that is no UTF-8 ({error.reason})") from None
 
 
-def _shape(update: JobUpdate) -> Iterator[tuple[str, Any]]:
+def _update_body(update: JobUpdate) -> Iterator[tuple[str, Any]]:
     yield "comment", update.comment
     yield "admin_comment", update.admin_comment
     yield "partition", update.partition
@@ -108,16 +108,16 @@ def _shape(update: JobUpdate) -> Iterator[tuple[str, Any]]:
     yield "nodes", None if update.nodes is None else str(update.nodes)
     yield "tasks", update.tasks
     yield "minimum_cpus", update.total_cpus
-    yield "required_nodes", _names(update.required_nodes)
-    yield "excluded_nodes", _names(update.excluded_nodes)
+    yield "required_nodes", _node_names(update.required_nodes)
+    yield "excluded_nodes", _node_names(update.excluded_nodes)
 
 
-def _names(nodes: tuple[str, ...] | None) -> list[str] | None:
+def _node_names(nodes: tuple[str, ...] | None) -> list[str] | None:
     """An empty list changes nothing, a list with one empty name clears (26.05.5 and 24.11.5)."""
     return None if nodes is None else list(nodes) or [""]
 
 
-def _problems(update: JobUpdate) -> Iterator[str]:
+def _update_problems(update: JobUpdate) -> Iterator[str]:
     for name in (field.name for field in fields(update)):
         value = getattr(update, name)
         if value is None or (name == "reservation" and value == ""):
