@@ -96,7 +96,10 @@ OF_A_CONNECTION = {
         f"hooks {listener.HOOKS.strangers}, over TLS {listener.HOOKS_TLS.strangers}",
     ),
     "of these": (f"said nothing for {places.STRANGER_KEPT_SECONDS:g} s",),
-    "kept at a time in all": (f"{2 * hooks.MOST_WAITS} questions",),
+    "kept at a time in all": (
+        f"{2 * hooks.MOST_WAITS} questions that wait, {hooks.MOST_WAITS} of each kind",
+        f"{hooks.MOST_WAITS_OF_A_UNIT} about one pod",
+    ),
     "time": (
         f"{listener.HANDSHAKE_SECONDS:g} s for a TLS handshake",
         f"{listener.STRANGER_SECONDS:g} s until a request with a known token is there",
