@@ -18,8 +18,11 @@ from tests.unit.test_threat_model import rows
 
 _ROOT: Final = Path(__file__).parents[2]
 _PAGE: Final = (_ROOT / "docs/isolation.md").read_text(encoding="utf-8")
-_COSTLY: Final = ("One unit never decides for the others", "The edges")
-_OTHER: Final = ("Strangers are safe, and endings arrive", "Honest at once")
+_COSTLY: Final = ("Taking time, memory or requests from others", "Ports, servers and files")
+_OTHER: Final = (
+    "Touching jobs of others, or outstaying an ending",
+    "Faults that would stay unseen",
+)
 _PLACES: Final = ("unit", "models", "24.11", "26.05", "Kubernetes")
 _TEST: Final = re.compile(r"`(test_\w+)`")
 _DEFINED: Final = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
