@@ -22,13 +22,14 @@ _CONFIGURING: Final = "CONFIGURING"
 
 def joint_job(parts: Sequence[Job]) -> Job:
     """One record of all components, whose own records are its `parts`. What is not about nodes,
-    tasks, states or times is that of the first.
+    tasks, states, reasons or times is that of the first.
     """
-    waits = (part.state_reason for part in parts if part.state_reason not in {"", "None"})
+    telling = _with_the_reason(parts)
     return replace(
         parts[0],
         state=joint_state([part.state for part in parts]),
-        state_reason=next(waits, parts[0].state_reason),
+        state_reason=telling.state_reason,
+        state_description=telling.state_description,
         nodes=tuple(dict.fromkeys(node for part in parts for node in part.nodes)),
         held=any(part.held for part in parts),
         tasks=sum(part.tasks for part in parts),
@@ -40,6 +41,14 @@ def joint_job(parts: Sequence[Job]) -> Job:
         time_limit_minutes=min(_known(part.time_limit_minutes for part in parts), default=None),
         parts=tuple(parts),
     )
+
+
+def _with_the_reason(parts: Sequence[Job]) -> Job:
+    """The component whose reason is that of all. A held one holds all back, whatever Slurm says of
+    the others meanwhile (24.11.5: "ReqNodeNotAvail", seen once).
+    """
+    held_first = sorted(parts, key=lambda part: not part.held)
+    return next((it for it in held_first if it.state_reason not in {"", "None"}), parts[0])
 
 
 def joint_state(states: Sequence[JobState]) -> JobState:

@@ -70,6 +70,29 @@ async def test_record_is_that_of_all_components(server: Server, client: SlurmCli
     assert [part.nodes for part in job.parts] == [("n9",), ("n1", "n2"), ("n4",)]
 
 
+@pytest.mark.parametrize(
+    ("last", "reason", "description"),
+    [
+        ({"state_reason": "None"}, "ReqNodeNotAvail", "May be reserved"),
+        ({"state_reason": "JobHeldUser", "hold": True}, "JobHeldUser", ""),
+    ],
+    ids=["none is held", "one is held"],
+)
+async def test_reason_is_that_of_the_component_that_holds_all_back(
+    server: Server, client: SlurmClient, last: dict[str, Any], reason: str, description: str
+) -> None:
+    pending = {"job_state": ["PENDING"]}
+    busy = {"state_reason": "ReqNodeNotAvail", "state_description": "May be reserved"}
+    job = await look(
+        server,
+        client,
+        record(5, 0, state_reason="None", **pending),
+        record(6, 1, **pending, **busy),
+        record(7, 2, **pending, **last),
+    )
+    assert (job.state_reason, job.state_description) == (reason, description)
+
+
 async def test_cores_of_a_component_are_requested_where_they_tell_its_tasks(
     server: Server, client: SlurmClient
 ) -> None:
