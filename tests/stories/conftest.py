@@ -24,13 +24,19 @@ cluster = told_on("sandbox-26.05", "sandbox-24.11", *LIVE)
 
 
 @pytest.fixture
+def scheduler_flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The flags that the test's marks `flags` name. Where flags depend on more, a module has a
+    fixture of its own with this name.
+    """
+    return tuple(flag for mark in request.node.iter_markers("flags") for flag in mark.args)
+
+
+@pytest.fixture
 def scheduler(
-    request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, scheduler_flags: tuple[str, ...]
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler, running and ready; a mark `flags` of the test adds flags."""
-    marks = request.node.iter_markers("flags")
-    flags = tuple(flag for mark in marks for flag in mark.args)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+    """The scheduler, running and ready."""
+    with SchedulerProcess(cluster, folder=tmp_path, flags=scheduler_flags) as process:
         yield process
 
 

@@ -15,7 +15,6 @@ from tests.support import pods
 from tests.support.chart import Release, command_line, namespace_for
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube, KubeAnswerError
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 if TYPE_CHECKING:
@@ -96,19 +95,17 @@ async def release(
 
 
 @pytest.fixture
-async def scheduler(
+async def scheduler_flags(
     cluster: Cluster, kube: Kube, release: Release, tmp_path: Path
-) -> AsyncIterator[SchedulerProcess]:
-    """A process with the Deployment's command line and the token of its ServiceAccount."""
+) -> tuple[str, ...]:
+    """The Deployment's command line and the token of its ServiceAccount."""
     from tests.rigs.kube_files import kubeconfig
 
     token = await kube.service_account_token(_NAME, namespace=release.namespace)
     config = tmp_path / "kubeconfig"
     config.write_text(json.dumps(kubeconfig(cluster.kube_ca, cluster.kube_url, token)))
     words = await command_line(kube, release, folder=tmp_path / "mounts")
-    flags = (*words, f"--kubeconfig={config}")
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+    return (*words, f"--kubeconfig={config}")
 
 
 @pytest.fixture

@@ -94,13 +94,9 @@ async def account(cluster: Cluster, kube: Kube, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def scheduler(
-    cluster: Cluster, tmp_path: Path, namespace: str, example: str, account: str
-) -> Iterator[SchedulerProcess]:
-    """The scheduler with the example's settings."""
-    given = (*flags(f"{example}/settings.yaml", namespace), account)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=given) as process:
-        yield process
+def scheduler_flags(namespace: str, example: str, account: str) -> tuple[str, ...]:
+    """The example's settings."""
+    return (*flags(f"{example}/settings.yaml", namespace), account)
 
 
 async def label(world: World, rig: KubeRig, body: Object) -> None:
@@ -373,12 +369,8 @@ class TestManyClusters:
         await kube.delete("namespaces", name)
 
     @pytest.fixture
-    def scheduler(
-        self, cluster: Cluster, tmp_path: Path, namespace: str
-    ) -> Iterator[SchedulerProcess]:
-        given = flags("many-clusters/settings-east.yaml", namespace)
-        with SchedulerProcess(cluster, folder=tmp_path, flags=given) as process:
-            yield process
+    def scheduler_flags(self, namespace: str) -> tuple[str, ...]:
+        return flags("many-clusters/settings-east.yaml", namespace)
 
     @pytest.fixture
     def west(self, cluster: Cluster, tmp_path: Path, elsewhere: str) -> Iterator[SchedulerProcess]:

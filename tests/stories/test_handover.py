@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ import pytest
 from annotations.grace import USUAL_GRACE
 from tests.stories.test_gangs import all_run, one_job
 from tests.support import pods
-from tests.support.cluster import Cluster
 from tests.support.handover import (
     STOPS_WHEN_LET,
     cancel_placeholder,
@@ -29,16 +28,13 @@ from tests.support.handover import (
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.kube import Object
 from tests.support.ports import free_ports
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World, waits_for_slurm
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with a hooks API that no hook uses yet."""
-    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}",)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tmp_path: Path) -> tuple[str, ...]:
+    """A hooks API that no hook uses yet."""
+    return (f"--hooks-api-token-file={secret_file(tmp_path)}",)
 
 
 async def test_script_of_the_next_job_starts_when_the_pod_has_stopped(world: World) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.cluster import Cluster
 from tests.support.handover import (
     STOPS_WHEN_LET,
     cancel_placeholder,
@@ -21,7 +20,6 @@ from tests.support.handover import (
     started_after_the_pod,
 )
 from tests.support.hooks import hooks_on, secret_file
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 pytestmark = pytest.mark.live_on("26.05")
@@ -38,11 +36,9 @@ _HUGE: Final = (
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with a hooks API."""
-    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}",)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tmp_path: Path) -> tuple[str, ...]:
+    """A hooks API."""
+    return (f"--hooks-api-token-file={secret_file(tmp_path)}",)
 
 
 async def test_flood_of_strangers_holds_up_no_pod_and_no_guard(world: World) -> None:

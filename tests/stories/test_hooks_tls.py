@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,6 @@ from tests.support.handover import (
 )
 from tests.support.hooks import TlsFiles, flags_for_scripts, hooks_on, replace, secret_file
 from tests.support.live import LiveCluster
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 _AUTHORITY: Final = "hooks-ca.crt"
@@ -44,13 +43,9 @@ def tls(tmp_path: Path) -> TlsFiles:
 
 
 @pytest.fixture
-def scheduler(
-    cluster: Cluster, tls: TlsFiles, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[SchedulerProcess]:
-    """The scheduler with a hooks API that uses that certificate."""
-    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}", *tls_flags(tls))
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tls: TlsFiles, tmp_path: Path) -> tuple[str, ...]:
+    """A hooks API that uses that certificate."""
+    return (f"--hooks-api-token-file={secret_file(tmp_path)}", *tls_flags(tls))
 
 
 def tls_flags(tls: TlsFiles) -> tuple[str, ...]:
@@ -148,17 +143,13 @@ class TestScripts:
         return found
 
     @pytest.fixture
-    def scheduler(
-        self, cluster: Cluster, tls: TlsFiles, tmp_path: Path
-    ) -> Iterator[SchedulerProcess]:
+    def scheduler_flags(self, tls: TlsFiles, tmp_path: Path) -> tuple[str, ...]:
         replace(tmp_path / _AUTHORITY, tls.authority)
-        flags = (
+        return (
             *flags_for_scripts(tmp_path, scheme="https"),
             f"--hooks-api-ca-file={tmp_path / _AUTHORITY}",
             *tls_flags(tls),
         )
-        with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-            yield process
 
     async def test_script_that_trusts_the_certificate_ends_with_its_pod(
         self, world: World, syslog_before: str

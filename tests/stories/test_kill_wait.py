@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.support import pods
-from tests.support.cluster import Cluster, release
+from tests.support.cluster import release
 from tests.support.kube import Object
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 _OWN_POD = "scheduler-0"
 
 
 @pytest.fixture
-def scheduler(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SchedulerProcess]:
-    """The scheduler with a KillWait setting of 120 s, while Slurm has 30 s."""
+def scheduler_flags(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """A KillWait setting of 120 s, while Slurm has 30 s, for a scheduler that knows its own pod."""
     monkeypatch.setenv("POD_NAME", _OWN_POD)
     monkeypatch.setenv("POD_NAMESPACE", "default")
     monkeypatch.setenv("POD_UID", "11111111-2222-3333-4444-555555555555")
-    flags = ("--slurm-kill-wait=120s",)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+    return ("--slurm-kill-wait=120s",)
 
 
 async def test_slurms_own_kill_wait_counts_where_slurm_tells_it(world: World) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from tests.support.cluster import Cluster
 from tests.support.ports import free_ports
 from tests.support.sandbox import SandboxCluster
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 P = "slurm_pod_scheduler_"
@@ -31,10 +28,8 @@ def port() -> int:
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path, port: int) -> Iterator[SchedulerProcess]:
-    flags = (f"--page-bind-address=127.0.0.1:{port}", "--page-access=open")
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(port: int) -> tuple[str, ...]:
+    return (f"--page-bind-address=127.0.0.1:{port}", "--page-access=open")
 
 
 async def test_metrics_tell_where_pods_are_and_what_they_hold(world: World) -> None:

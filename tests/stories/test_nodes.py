@@ -12,9 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support import pods
-from tests.support.cluster import Cluster
 from tests.support.kube import Kube, Object
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 MARK: Final = "stories.test/mark"
@@ -275,19 +273,9 @@ async def test_node_that_maps_to_nothing_is_given_back_and_the_pod_says_so(world
     assert pods.node_of(pod) is None
 
 
-@pytest.fixture
-def unread(cluster: Cluster, tmp_path: Path) -> Any:
-    """A scheduler that does not read Nodes."""
-    with SchedulerProcess(cluster, folder=tmp_path, flags=("--node-access=none",)) as process:
-        yield process
-
-
+@pytest.mark.flags("--node-access=none")
 class TestWithoutNodes:
     """The scheduler does not read Nodes."""
-
-    @pytest.fixture
-    def scheduler(self, unread: SchedulerProcess) -> SchedulerProcess:
-        return unread
 
     @pytest.mark.live_on("26.05")
     async def test_pods_are_served_and_the_log_says_what_is_not_checked(self, world: World) -> None:

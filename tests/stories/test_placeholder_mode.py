@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import pods
-from tests.support.cluster import Cluster
 from tests.support.hooks import hooks_on, secret_file
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with the default mode, and a hooks API that no hook uses yet."""
-    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}", "--placeholder-mode=auto")
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tmp_path: Path) -> tuple[str, ...]:
+    """The default mode, and a hooks API that no hook uses yet."""
+    return (f"--hooks-api-token-file={secret_file(tmp_path)}", "--placeholder-mode=auto")
 
 
 async def _is_external(world: World, name: str, partition: str) -> bool:

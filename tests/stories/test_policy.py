@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 pytestmark = pytest.mark.live_on("26.05")
@@ -60,11 +58,8 @@ def policy(cluster: Cluster, tmp_path: Path) -> PolicyFile:
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path, policy: PolicyFile) -> Iterator[SchedulerProcess]:
-    """The scheduler, with a policy file."""
-    flags = (f"--policy-file={policy.path}",)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(policy: PolicyFile) -> tuple[str, ...]:
+    return (f"--policy-file={policy.path}",)
 
 
 async def test_rules_shape_jobs_and_refusals_name_them(world: World) -> None:

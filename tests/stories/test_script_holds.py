@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +11,10 @@ import pytest
 
 from tests.stories.clusters import LIVE, told_on
 from tests.support import pods
-from tests.support.cluster import Cluster
 from tests.support.handover import ended_when_told, script_begun
 from tests.support.hooks import flags_for_scripts
 from tests.support.kube import Object
 from tests.support.live import LiveCluster
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 pytestmark = pytest.mark.live
@@ -40,11 +37,9 @@ cluster = told_on(*LIVE)
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with placeholders that ask its hooks API; Slurm's own hooks are off."""
-    flags = flags_for_scripts(tmp_path)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tmp_path: Path) -> tuple[str, ...]:
+    """Placeholders ask the hooks API; Slurm's own hooks are off."""
+    return flags_for_scripts(tmp_path)
 
 
 async def test_node_of_a_cancelled_placeholder_is_free_when_its_pod_has_stopped(

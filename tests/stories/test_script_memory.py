@@ -18,7 +18,6 @@ from tests.support.cluster import Cluster
 from tests.support.handover import cancel_placeholder, script_begun
 from tests.support.hooks import flags_for_scripts
 from tests.support.live import LiveCluster
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 if TYPE_CHECKING:
@@ -49,11 +48,9 @@ def _cluster(release: str, kube: KubeRig, *, confined: bool = False) -> Iterator
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with placeholders that ask its hooks API."""
-    flags = flags_for_scripts(tmp_path)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tmp_path: Path) -> tuple[str, ...]:
+    """Placeholders ask the hooks API."""
+    return flags_for_scripts(tmp_path)
 
 
 async def test_script_of_a_pod_of_one_mebibyte_holds_its_node_to_the_end(world: World) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.hooks import secret_file
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 pytestmark = pytest.mark.live_on("26.05")
@@ -34,13 +32,9 @@ def secret(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scheduler(
-    cluster: Cluster, tmp_path: Path, token: Path, secret: Path
-) -> Iterator[SchedulerProcess]:
-    """The scheduler with these secrets, and with its most detailed log."""
-    flags = (f"--slurm-auth-token-file={token}", f"--hooks-api-token-file={secret}")
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(token: Path, secret: Path) -> tuple[str, ...]:
+    """The files with these secrets."""
+    return (f"--slurm-auth-token-file={token}", f"--hooks-api-token-file={secret}")
 
 
 async def test_secrets_are_seen_nowhere(

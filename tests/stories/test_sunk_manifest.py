@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.support import pods
-from tests.support.cluster import Cluster
 from tests.support.kube import Object
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 WHOLE_NODE = """
@@ -80,15 +77,13 @@ spec:
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with the flags that SUNK's chart gives SUNK's own scheduler."""
-    flags = (
+def scheduler_flags() -> tuple[str, ...]:
+    """Those that SUNK's chart gives SUNK's own scheduler."""
+    return (
         "--scheduler-name=tenant-slurm-scheduler",
         "--gpu-types=H100_NVLINK_80GB=h100",
         "--annotation-prefix=slurm.example.com/",
     )
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
 
 
 @pytest.fixture

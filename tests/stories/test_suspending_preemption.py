@@ -6,7 +6,7 @@ the pod. So the pod is ended, and with the handover guard the other job's proces
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from tests.support.handover import (
 )
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.live import LiveCluster
-from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 pytestmark = pytest.mark.live
@@ -35,11 +34,9 @@ def cluster(live_24: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with a hooks API."""
-    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}",)
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+def scheduler_flags(tmp_path: Path) -> tuple[str, ...]:
+    """A hooks API."""
+    return (f"--hooks-api-token-file={secret_file(tmp_path)}",)
 
 
 @pytest.fixture
