@@ -12,7 +12,6 @@ from typing import Final
 import pytest
 
 from scheduler.core.pending_reasons import why
-from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.world import World
@@ -128,9 +127,9 @@ async def test_edited_account_and_qos_stand_on_the_job_which_keeps_its_place(
     job = await world.placeholder(await world.waiting())
     mine = await _account_and_qos(world)
 
-    await _edit(world, **mine)
+    await world.edit(**mine)
     await world.until("the pending job has both", lambda: _charged(world, job.job_id, mine))
-    await _edit(world, account=None, qos=None)
+    await world.edit(account=None, qos=None)
     first = {"account": "root", "qos": "normal"}
     await world.until("it has those of a new job", lambda: _charged(world, job.job_id, first))
 
@@ -150,7 +149,7 @@ async def test_edit_gets_no_qos_that_a_new_pod_would_be_refused(world: World) ->
     await world.message_with("is pending: Resources")
     job = await world.placeholder(await world.waiting())
 
-    await _edit(world, qos=world.namespace)
+    await world.edit(qos=world.namespace)
     await world.message_with("nvalid qos", world.namespace)
     assert not [it for it in await _jobs(world) if it["qos"] == world.namespace]
 
@@ -180,9 +179,3 @@ async def _account_and_qos(world: World) -> dict[str, str]:
 
 async def _jobs(world: World) -> list[Object]:
     return [it.raw for it in await world.slurm.placeholders(world.namespace)]
-
-
-async def _edit(world: World, **annotations: str | None) -> None:
-    prefixed = {pods.PREFIX + key: value for key, value in annotations.items()}
-    patch = {"metadata": {"annotations": prefixed}}
-    await world.kube.patch("pods", "train", patch, namespace=world.namespace)

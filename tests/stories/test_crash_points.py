@@ -38,7 +38,6 @@ _TOLD_AGAIN: Final = "patch_event"
 _TOLD: Final = frozenset({"create_event", _TOLD_AGAIN, "patch_group_status", "patch_pod_status"})
 # The job of a pod that went while the scheduler was dead stays for 33 s, again after each kill.
 _SECONDS: Final = 300.0
-_PREFIX: Final = "sunk.coreweave.com/"
 
 
 cluster = told_on(*LIVE)  # tests/crash covers the models
@@ -112,7 +111,7 @@ async def _never_right(world: World) -> None:
     """Edit a pod again and again, each time with one of two mistakes."""
     await world.create("wrong", slurm={"timeout": "soon"})
     for mistake in itertools.cycle(("soon", "later")):
-        await _edit(world, "wrong", timeout=mistake)
+        await world.edit("wrong", timeout=mistake)
         await _that(world, "wrong", partial(_is_told, mistake))
 
 
@@ -124,14 +123,14 @@ async def _round(world: World, number: int) -> None:
     await world.create(taken)
     await world.create(edited, slurm={"hold": "true", "timeout": "600", "comment": "before"})
     await _that(world, edited, _names_a_job)
-    await _edit(world, edited, comment="after")
+    await world.edit(edited, comment="after")
     await world.until("the edit has arrived", lambda: _commented(world, edited), seconds=_SECONDS)
-    await _edit(world, edited, timeout=None)
+    await world.edit(edited, timeout=None)
     await _that(world, taken, _runs)
     await world.until("no twin is left", lambda: _one_job(world, taken), seconds=_SECONDS)
     for job in await _live(world, taken):
         await world.slurm.cancel(job.job_id)
-    await _edit(world, edited, hold=None)
+    await world.edit(edited, hold=None)
     for name in pair:  # before one goes: a gang that is not bound yet waits for all its pods
         await _that(world, name, _runs)
     for name in (runs, edited, *pair):
@@ -175,12 +174,6 @@ def _is_told(mistake: str, pod: Object) -> bool:
 
 def _names_a_job(pod: Object) -> bool:
     return pods.annotation(pod, pods.JOB_ID) is not None
-
-
-async def _edit(world: World, name: str, **values: str | None) -> None:
-    annotations = {_PREFIX + key: value for key, value in values.items()}
-    patch = {"metadata": {"annotations": annotations}}
-    await world.kube.patch("pods", name, patch, namespace=world.namespace)
 
 
 async def _live(world: World, name: str) -> list[Record]:

@@ -18,7 +18,7 @@ async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) 
     job = await _waits(world)
     reserved = await world.reserve(world.cluster.nodes[0], in_seconds=3600)
 
-    await _edit(world, timeout="7200", comment="after", reservation=reserved)
+    await world.edit(timeout="7200", comment="after", reservation=reserved)
 
     event = await world.event("PlaceholderUpdated")
     words = ("timeout", "'after'", reserved)
@@ -31,7 +31,7 @@ async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) 
     assert now.tag["asked"] != job.tag["asked"]
     await world.message_with("is pending: Reservation")
 
-    await _edit(world, reservation=None, comment=None)
+    await world.edit(reservation=None, comment=None)
     await world.until("both are removed", lambda: _has_neither(world, job.job_id))
     await world.message_with("is pending: Resources")
     assert (await world.placeholder(await _pod(world))).job_id == job.job_id
@@ -43,7 +43,7 @@ async def test_pod_moved_to_a_partition_that_may_start_it_runs(world: World) -> 
     await world.fill()
     await world.create(slurm={"partition": world.cluster.partition})
     job = await _waits(world)
-    await _edit(world, partition=world.cluster.high_partition)
+    await world.edit(partition=world.cluster.high_partition)
     pod = await world.running()
     assert (await world.placeholder(pod)).job_id == job.job_id
 
@@ -53,7 +53,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
     await world.create(slurm={"partition": "main"})
     job = await _waits(world)
 
-    await _edit(world, partition="nowhere", comment="was taken")
+    await world.edit(partition="nowhere", comment="was taken")
     event = await world.event("UpdateRefused")
     assert event["type"] == "Warning"
     for word in ("partition", "nowhere", "was not accepted", "nvalid partition"):
@@ -68,7 +68,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
     events = await world.kube.events_of("train", namespace=world.namespace)
     assert [it.get("count", 1) for it in events if it["reason"] == "UpdateRefused"] == [1]
 
-    await _edit(world, partition="main")
+    await world.edit(partition="main")
     await world.pod_that("no longer says so", lambda it: "not accepted" not in _message(it))
     await world.end_native(filler)
     await world.running()
@@ -80,7 +80,7 @@ async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> No
     await world.create(slurm={"timeout": "600", "partition": "main"})
     job = await _waits(world)
 
-    await _edit(world, timeout=None)
+    await world.edit(timeout=None)
     await world.job_ended(job.job_id, state="CANCELLED")
     event = await world.event("PlaceholderLost")
     assert "timeout was edited" in event["message"]
@@ -130,7 +130,7 @@ async def test_change_by_an_operator_is_not_fought(world: World) -> None:
     await world.slurm.update(job.job_id, time_limit={"set": True, "number": 33})
     await world.message_with("priority 77")
 
-    await _edit(world, comment="mine")
+    await world.edit(comment="mine")
     await world.event("PlaceholderUpdated")
     now = await world.placeholder(await _pod(world))
     assert (now.number("priority"), now.number("time_limit")) == (77, 33)
@@ -142,14 +142,14 @@ async def test_pod_is_held_and_released_by_edits(world: World) -> None:
     await world.create()
     job = await _waits(world)
 
-    await _edit(world, hold="true")
+    await world.edit(hold="true")
     await world.message_with("is pending: JobHeld")
     await world.end_native(filler)
     await world.create("other")
     await world.running("other")
     assert pods.node_of(await _pod(world)) is None
 
-    await _edit(world, hold=None)
+    await world.edit(hold=None)
     running = await world.running()
     assert (await world.placeholder(running)).job_id == job.job_id
 
@@ -161,11 +161,11 @@ async def test_priority_is_set_and_given_back_by_edits(world: World) -> None:
     job = await _waits(world)
     before = job.number("priority")
 
-    await _edit(world, priority="54321")
+    await world.edit(priority="54321")
     await world.message_with("priority 54321")
-    await _edit(world, priority="0")
+    await world.edit(priority="0")
     await world.message_with("is pending: JobHeld")
-    await _edit(world, priority=None)
+    await world.edit(priority=None)
     await world.message_with("is pending: Resources")
     now = await world.placeholder(await _pod(world))
     assert now.job_id == job.job_id
@@ -181,7 +181,7 @@ async def test_nice_is_set_and_taken_away_by_edits(world: World) -> None:
     job = await _waits(world)
 
     for value, nice in (("77", 77), ("-5", -5), (None, 0)):
-        await _edit(world, nice=value)
+        await world.edit(nice=value)
         await _until_nice(world, nice)
     assert (await world.placeholder(await _pod(world))).job_id == job.job_id
 
@@ -193,7 +193,7 @@ async def test_edit_made_while_no_scheduler_runs_is_carried_out_later(world: Wor
     await world.create(slurm={"comment": "before"})
     job = await _waits(world)
     world.scheduler.kill()
-    await _edit(world, comment="meanwhile")
+    await world.edit(comment="meanwhile")
     world.scheduler.start()
     await world.event("PlaceholderUpdated")
     now = await world.placeholder(await _pod(world))
@@ -206,7 +206,7 @@ async def test_refused_pod_that_is_corrected_is_submitted_at_once(world: World) 
     await world.create(slurm={"partition": "nowhere"})
     rejected = await world.pod_that("is told", lambda it: "nowhere" in _message(it))
     assert "SlurmRejected" in str(pods.condition(rejected, "PodScheduled"))
-    await _edit(world, partition="main")
+    await world.edit(partition="main")
     await world.submitted()
     assert time.monotonic() - began < 22.5, "the shortest pause after a refusal"
     await world.running()
@@ -227,7 +227,7 @@ async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World
 async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: World) -> None:
     await world.create(slurm={"timeout": "soon"})
     await world.message_with("timeout", "soon")
-    await _edit(world, timeout="600")
+    await world.edit(timeout="600")
     running = await world.running()
     assert "soon" not in _message(running)
 
@@ -305,12 +305,6 @@ async def _resize(world: World, *, cpus: str) -> None:
     container = container | {"resources": container["resources"] | {"requests": requests}}
     patch = {"spec": {"containers": [container]}}
     await world.kube.patch("pods", "train", patch, **where | {"subresource": "resize"})
-
-
-async def _edit(world: World, **annotations: str | None) -> None:
-    prefixed = {pods.PREFIX + key: value for key, value in annotations.items()}
-    patch = {"metadata": {"annotations": prefixed}}
-    await world.kube.patch("pods", "train", patch, namespace=world.namespace)
 
 
 async def _has_neither(world: World, job_id: int) -> bool:

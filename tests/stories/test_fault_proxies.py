@@ -145,23 +145,18 @@ async def _churn(world: World, prefix: str, native: int) -> None:
         await world.create(name, cpus="1", memory="100Mi", **member)
     await world.create(waits, slurm={"dependency": f"afterok:{native}"})
     await asyncio.sleep(_STEP_SECONDS)
-    await _annotate(world, waits, "soon")
+    await world.edit(waits, timeout="soon")
     await _scancel(world, cancelled)
     await asyncio.sleep(_STEP_SECONDS)
-    await _annotate(world, waits, None)
+    await world.edit(waits, timeout=None)
     await world.delete(deleted)
     await asyncio.sleep(_STEP_SECONDS)
-    await _annotate(world, waits, "soon")
+    await world.edit(waits, timeout="soon")
     await _scancel(world, cancelled)
     await asyncio.sleep(_STEP_SECONDS)
     await world.kube.delete("jobs", gang, namespace=world.namespace)
     for name in (ends, cancelled, waits, *pair):
         await world.delete(name)
-
-
-async def _annotate(world: World, name: str, limit: str | None) -> None:
-    patch = {"metadata": {"annotations": {pods.PREFIX + "timeout": limit}}}
-    await world.kube.patch("pods", name, patch, namespace=world.namespace)
 
 
 async def _scancel(world: World, name: str) -> None:

@@ -149,8 +149,7 @@ async def test_pod_that_cannot_be_served_gets_no_slot_of_a_gang_that_runs(world:
     await world.gone("duo-1")
     await world.create("duo-1", slurm={**said, "nice": "very"}, cpus="3")
     await world.message_with("is 'very'", name="duo-1")
-    edit = {"metadata": {"annotations": {f"{pods.PREFIX}nice": "1"}}}
-    await world.kube.patch("pods", "duo-1", edit, namespace=world.namespace)
+    await world.edit("duo-1", nice="1")
     await world.message_with("asks for 3 CPUs", "its slot has other resources", name="duo-1")
     assert pods.node_of(await world.kube.get("pods", "duo-1", namespace=world.namespace)) is None
     assert (await world.placeholder(first)).job_id == job.job_id

@@ -7,7 +7,6 @@ from typing import Any
 
 from scheduler.observe.wake import WakeCause
 from tests.stories.clusters import told_on
-from tests.support import pods
 from tests.support.world import World
 
 # The log does not depend on the servers.
@@ -18,8 +17,7 @@ async def test_each_line_about_a_pod_has_its_causes(world: World) -> None:
     filler = await world.fill()
     await world.create(slurm={"comment": "before"})
     pod = await world.waiting()
-    edit = {"metadata": {"annotations": {pods.PREFIX + "comment": "pulse,after"}}}
-    await world.kube.patch("pods", "train", edit, namespace=world.namespace)
+    await world.edit(comment="pulse,after")
     await world.event("PlaceholderUpdated")
     await world.end_native(filler)
     job = await world.placeholder(await world.running())

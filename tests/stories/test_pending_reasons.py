@@ -15,7 +15,6 @@ import pytest
 
 from scheduler.core.pending_reasons import why
 from tests.rigs.slurm_conf import LICENSES
-from tests.support.pods import PREFIX
 from tests.support.world import World
 
 Fix = Callable[[], Awaitable[object]]
@@ -82,8 +81,7 @@ async def _licenses(world: World) -> Fix:
 
 async def _held_by_annotation(world: World) -> Fix:
     await world.create(slurm={"hold": "true"})
-    edit = {"metadata": {"annotations": {f"{PREFIX}hold": None}}}
-    return lambda: world.kube.patch("pods", "train", edit, namespace=world.namespace)
+    return lambda: world.edit(hold=None)
 
 
 async def _held_by_user(world: World) -> Fix:

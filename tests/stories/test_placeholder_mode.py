@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pods
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.world import World
 
@@ -49,9 +48,7 @@ async def test_waiting_pod_moved_to_nodes_of_the_other_kind_gets_a_job_of_the_ot
     await world.create(slurm={"partition": former, "hold": "true"})
     job = await world.placeholder(await world.waiting())
     assert "EXTERNAL_JOB" in job.raw["flags"]
-    edits = {pods.PREFIX + "partition": partition, pods.PREFIX + "hold": None}
-    patch = {"metadata": {"annotations": edits}}
-    await world.kube.patch("pods", "train", patch, namespace=world.namespace)
+    await world.edit(partition=partition, hold=None)
     await world.job_ended(job.job_id, state="CANCELLED")
     event = await world.event("PlaceholderLost")
     assert "another form of job is needed" in event["message"]

@@ -84,19 +84,13 @@ async def test_waiting_pod_edited_into_a_wrong_one_gives_its_job_back(world: Wor
     await world.create()
     job = await world.placeholder(await world.waiting())
 
-    await _set_timeout(world, "soon")
+    await world.edit(timeout="soon")
     await _told(world, "SchedulingFailed", ("timeout", "soon"))
     await world.job_ended(job.job_id, state="CANCELLED")
 
-    await _set_timeout(world, "600")
+    await world.edit(timeout="600")
     await world.end_native(filler)
     await world.running()
-
-
-async def _set_timeout(world: World, value: str) -> None:
-    annotations = {"sunk.coreweave.com/timeout": value}
-    patch = {"metadata": {"annotations": annotations}}
-    await world.kube.patch("pods", "train", patch, namespace=world.namespace)
 
 
 async def _told(world: World, reason: str, words: tuple[str, ...]) -> None:

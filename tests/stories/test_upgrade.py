@@ -141,7 +141,7 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
     events_before = await _events(world)
     for name in crowd.ending(2):
         await world.slurm.cancel(jobs_before[name])
-    await _edit(world)
+    await world.edit(_EDITED, timeout="7260")
 
     versions.is_new = True
     await asyncio.to_thread(world.scheduler.start)
@@ -279,11 +279,6 @@ async def _some_end(world: World, crowd: Crowd) -> None:
         await world.delete(name)
     for name in crowd.ending(1):
         await world.slurm.cancel((await world.submitted(name)).job_id)
-
-
-async def _edit(world: World) -> None:
-    longer = {"metadata": {"annotations": {f"{pods.PREFIX}timeout": "7260"}}}
-    await world.kube.patch("pods", _EDITED, longer, namespace=world.namespace)
 
 
 async def _edit_taken(world: World) -> bool:

@@ -81,6 +81,12 @@ class World:
             restartPolicy="Never",
         )
 
+    async def edit(self, name: str = "train", /, **slurm: str | None) -> None:
+        """Set annotations of ours on a pod, or remove those that are None."""
+        annotations = {pods.PREFIX + key: value for key, value in slurm.items()}
+        patch = {"metadata": {"annotations": annotations}}
+        await self.kube.patch("pods", name, patch, namespace=self.namespace)
+
     async def delete(self, name: str = "train") -> None:
         """Delete a pod with the grace period that it asks for itself."""
         await self.kube.delete("pods", name, namespace=self.namespace)

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from tests.stories.monitoring.conftest import POLICY, Site
-from tests.support import pods, rights
+from tests.support import rights
 from tests.support.handover import cancel_placeholder, next_job, running_pod
 from tests.support.hooks import hooks_on
 from tests.support.monitoring import Monitor
@@ -89,9 +89,7 @@ async def test_pods_and_policy_that_are_wrong(world: World, monitor: Monitor, si
     assert "PartitionDown" in await world.message_with("PartitionDown", name="stuck")
     assert "nowhere" in await world.message_with("nowhere", name="refused")
     await world.set_partition(partition)
-    corrected = {f"{pods.PREFIX}partition": world.cluster.partition}
-    patch = {"metadata": {"annotations": corrected}}
-    await world.kube.patch("pods", "refused", patch, namespace=world.namespace)
+    await world.edit("refused", partition=world.cluster.partition)
     site.policy.write_text(POLICY)
     await monitor.silent()
     await world.running("stuck")

@@ -72,9 +72,7 @@ class Churn:
         self.did["deleted"] += 1
 
     async def _edit(self, name: str) -> None:
-        minutes = {pods.PREFIX + "timeout": str(60 * self.dice.randrange(60, 600))}
-        patch = {"metadata": {"annotations": minutes}}
-        await self.world.kube.patch("pods", name, patch, namespace=self.world.namespace)
+        await self.world.edit(name, timeout=str(60 * self.dice.randrange(60, 600)))
         self.did["edited"] += 1
 
     async def _scancel(self, name: str) -> None:
