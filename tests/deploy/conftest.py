@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.chart import namespace_for
-from tests.support.kube import Kube
+from tests.support.kube import Kube, namespace_for
 
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig

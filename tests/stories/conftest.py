@@ -13,7 +13,7 @@ from tests.faults.cluster import ProxiedCluster
 from tests.stories.clusters import LIVE, told_on
 from tests.support.cluster import Cluster, release
 from tests.support.history import History
-from tests.support.kube import Kube
+from tests.support.kube import Kube, namespace_for
 from tests.support.own_clock import OwnClock
 from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import OPERATOR, SlurmHand
@@ -66,6 +66,13 @@ async def namespace(kube: Kube) -> str:
     name = f"story-{secrets.token_hex(4)}"
     await kube.create_namespace(name)
     return name
+
+
+@pytest.fixture
+async def elsewhere(kube: Kube) -> AsyncIterator[str]:
+    """A second namespace, deleted after the test."""
+    async with namespace_for(kube, "story") as name:
+        yield name
 
 
 @pytest.fixture

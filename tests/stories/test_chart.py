@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from tests.support import pods
-from tests.support.chart import Release, command_line, namespace_for
+from tests.support.chart import Release, command_line
 from tests.support.cluster import Cluster
-from tests.support.kube import Kube, KubeAnswerError
+from tests.support.kube import Kube, KubeAnswerError, namespace_for
 from tests.support.world import World
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from tests.rigs.chart import in_pod_network, on_one_node
 from tests.rigs.default_scheduler import DefaultScheduler
 from tests.stories.test_chart import SCOPES, Scope, values_for
 from tests.support import pods
-from tests.support.chart import Release, chart_of_version, namespace_for
+from tests.support.chart import Release, chart_of_version
 from tests.support.cluster import Cluster
 from tests.support.cluster import release as release_of
 from tests.support.hooks import SECRET
-from tests.support.kube import Kube, KubeAnswerError, Object
+from tests.support.kube import Kube, KubeAnswerError, Object, namespace_for
 from tests.support.slurm import SlurmHand
 from tests.support.world import REAL_SECONDS
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -138,8 +137,7 @@ async def slurmd_pods(world: World, namespace: str, *bodies: Object) -> AsyncIte
     """Within the block there are these pods with slurmd, in the system's own namespace."""
     kube = world.kube
     if await kube.find("namespaces", namespace) is None:
-        await kube.create("namespaces", {"metadata": {"name": namespace}})
-    await can_have_pods(world, namespace)
+        await kube.create_namespace(namespace)
     try:
         for body in bodies:
             await kube.create("pods", body, namespace=namespace)
@@ -148,15 +146,6 @@ async def slurmd_pods(world: World, namespace: str, *bodies: Object) -> AsyncIte
         for body in bodies:
             name = body["metadata"]["name"]
             await kube.delete("pods", name, namespace=namespace, grace_seconds=0)
-
-
-async def can_have_pods(world: World, namespace: str) -> None:
-    """Wait for the namespace's default service account, which every pod needs."""
-
-    async def there() -> bool:
-        return await world.kube.find("serviceaccounts", "default", namespace=namespace) is not None
-
-    await world.until(f"{namespace} can have pods", there)
 
 
 def slurmd(name: str, node: str, *, labels: dict[str, str], owner: Object, **spec: Any) -> Object:
@@ -362,13 +351,6 @@ class TestManyClusters:
     plays = "live_26"
 
     @pytest.fixture
-    async def elsewhere(self, kube: Kube) -> AsyncIterator[str]:
-        name = f"story-{secrets.token_hex(4)}"
-        await kube.create("namespaces", {"metadata": {"name": name}})
-        yield name
-        await kube.delete("namespaces", name)
-
-    @pytest.fixture
     def scheduler_flags(self, namespace: str) -> tuple[str, ...]:
         return flags("many-clusters/settings-east.yaml", namespace)
 
@@ -385,7 +367,6 @@ class TestManyClusters:
     ) -> None:
         world.audit.clusters |= {"east", "west"}
         await world.create("train")
-        await can_have_pods(world, elsewhere)
         await world.kube.create("pods", pods.pod("train"), namespace=elsewhere)
         east = await world.placeholder(await world.running())
 

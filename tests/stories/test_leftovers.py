@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
 import pytest
 
 from tests.support import pods
-from tests.support.kube import Kube
 from tests.support.slurm import Record
 from tests.support.world import World
 
@@ -20,18 +17,9 @@ _MANY: Final = 500
 _FEWER: Final = 60
 
 
-@pytest.fixture
-async def crowded(kube: Kube) -> AsyncIterator[str]:
-    """A namespace that the test deletes."""
-    name = f"crowded-{secrets.token_hex(4)}"
-    await kube.create_namespace(name)
-    yield name
-    await kube.delete("namespaces", name)
-
-
 @pytest.mark.live_on("26.05")
 async def test_namespace_with_hundreds_of_pods_goes_and_leaves_no_job(
-    world: World, crowded: str
+    world: World, elsewhere: str
 ) -> None:
     """Some of the pods run, the others wait. Other pods and jobs beside them are untouched."""
     sandbox = world.cluster.name == "sandbox-26.05"
@@ -40,13 +28,13 @@ async def test_namespace_with_hundreds_of_pods_goes_and_leaves_no_job(
     bystander = await world.running()
     kept = await world.placeholder(bystander)
     native = await world.native_job("native", partition=world.cluster.partition)
-    await _create(world, crowded, count)
-    await world.until("all have a job", lambda: _have_jobs(world, crowded, count), seconds=120)
+    await _create(world, elsewhere, count)
+    await world.until("all have a job", lambda: _have_jobs(world, elsewhere, count), seconds=120)
 
-    await world.kube.delete("namespaces", crowded)
-    await world.until("no pod is left", lambda: _is_empty(world, crowded), seconds=120)
+    await world.kube.delete("namespaces", elsewhere)
+    await world.until("no pod is left", lambda: _is_empty(world, elsewhere), seconds=120)
     # This takes a while, because each job is looked at again before it is cancelled.
-    await world.until("no job is left", lambda: _no_job(world, crowded), seconds=120)
+    await world.until("no job is left", lambda: _no_job(world, elsewhere), seconds=120)
     world.unharmed(bystander)
     for job_id in (kept.job_id, native):
         record = await world.slurm.job(job_id)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,22 +11,12 @@ import pytest
 
 from tests.support import pods
 from tests.support.cluster import Cluster, release
-from tests.support.kube import Kube
 from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
 OTHER: Final = "other-scheduler"
 ABSENT: Final = "nobody-has-made-this-namespace"
-
-
-@pytest.fixture
-async def elsewhere(kube: Kube) -> AsyncIterator[str]:
-    """A second namespace."""
-    name = f"story-{secrets.token_hex(4)}"
-    await kube.create_namespace(name)
-    yield name
-    await kube.delete("namespaces", name)
 
 
 @pytest.fixture

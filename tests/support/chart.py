@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import secrets
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -99,17 +97,6 @@ async def policies_forgotten(kube: Kube, *, namespace: str) -> None:
     """
     async with denying(kube.answer, namespace, "pods/binding", message="a later policy"):
         pass
-
-
-@asynccontextmanager
-async def namespace_for(kube: Kube, prefix: str) -> AsyncIterator[str]:
-    """A new namespace, deleted at the end of the block."""
-    name = f"{prefix}-{secrets.token_hex(4)}"
-    try:
-        await kube.create_namespace(name)
-        yield name
-    finally:
-        await kube.delete("namespaces", name)
 
 
 async def command_line(kube: Kube, release: Release, *, folder: Path) -> tuple[str, ...]:

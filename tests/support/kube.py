@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -244,6 +245,17 @@ async def _decoded(response: aiohttp.ClientResponse) -> Object:
     except msgspec.DecodeError:
         return {"message": data.decode(errors="replace")}
     return body if isinstance(body, dict) else {"message": str(body)}
+
+
+@asynccontextmanager
+async def namespace_for(kube: Kube, prefix: str) -> AsyncIterator[str]:
+    """A new namespace, deleted at the end of the block."""
+    name = f"{prefix}-{secrets.token_hex(4)}"
+    try:
+        await kube.create_namespace(name)
+        yield name
+    finally:
+        await kube.delete("namespaces", name)
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:
