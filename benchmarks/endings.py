@@ -65,12 +65,7 @@ async def _cancel(world: World, _pod: Object, job: Record) -> None:
 
 
 async def _preempt(world: World, _pod: Object, job: Record) -> None:
-    await world.native_job(
-        "preemptor",
-        partition=world.cluster.high_partition,
-        required_nodes=[job.nodes],
-        cpus_per_task=world.cluster.cpus_per_node,
-    )
+    await world.preempt(job.nodes)
 
 
 async def _down(world: World, _pod: Object, job: Record) -> None:

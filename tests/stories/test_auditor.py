@@ -99,12 +99,7 @@ async def test_more_pods_ended_at_once_than_a_brake_would_let_go(world: World) -
     world.audit.limits = Limits(brake_minimum=2)
     names = [f"many-{number}" for number in range(4)]
     node = world.cluster.nodes[0]
-    there = {"required-nodes": node}
-    await asyncio.gather(
-        *(world.create(name, cpus="1", memory="100Mi", slurm=there) for name in names)
-    )
-    for name in names:
-        await world.running(name)
+    await world.small_ones(*names, slurm={"required-nodes": node})
     await world.set_node(node, "DOWN")
     for name in names:
         await world.gone(name)

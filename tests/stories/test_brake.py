@@ -46,11 +46,7 @@ async def test_many_pods_of_a_lost_node_are_held_until_a_later_look(world: World
 
 
 async def _running(world: World, node: str) -> list[Object]:
-    there = {"required-nodes": node}
-    await asyncio.gather(
-        *(world.create(name, cpus="1", memory="100Mi", slurm=there) for name in _NAMES)
-    )
-    found = [await world.running(name) for name in _NAMES]
+    found = await world.small_ones(*_NAMES, slurm={"required-nodes": node})
     assert all(pods.annotation(pod, pods.JOB_ID) for pod in found)
     return found
 

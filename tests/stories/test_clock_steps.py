@@ -51,7 +51,7 @@ def scheduler(
 async def test_clock_that_is_set_ends_no_pod_and_holds_nothing_up(
     world: World, own_clock: OwnClock, off: int
 ) -> None:
-    steady = await _running(world, "steady-0", "steady-1")
+    steady = await world.small_ones("steady-0", "steady-1")
     await world.create("timed", cpus="1", slurm=_HALF_AN_HOUR)
     await world.running("timed")
     timed = await world.pod_that(
@@ -73,15 +73,11 @@ async def test_clock_that_is_set_ends_no_pod_and_holds_nothing_up(
 async def test_warned_pod_has_its_grace_by_whatever_clock(
     world: World, own_clock: OwnClock, off: int
 ) -> None:
-    (pod,) = await _running(world, "train", grace=20, partition=world.cluster.grace_partition)
+    await world.create(grace=20, slurm={"partition": world.cluster.grace_partition})
+    pod = await world.running()
     own_clock.set_off(off)
     await world.until(f"the clock is {off} s off", lambda: _is_off(world, off))
-    await world.native_job(
-        "preemptor",
-        partition=world.cluster.high_partition,
-        required_nodes=[pods.node_of(pod)],
-        cpus_per_task=world.cluster.cpus_per_node,
-    )
+    await world.preempt(pods.node_of(pod))
     await world.gone()
     assert "(GraceTime)" in (await world.event("Preempted"))["message"]
     await world.removed(pod)
@@ -133,12 +129,3 @@ def _ends_told(world: World, name: str) -> set[str | None]:
     """All values that the pod's annotation about its end has had."""
     told = [pods.annotation(seen.pod, pods.ENDS_AT) for seen in world.history.of(name)]
     return {it for it in told if it}
-
-
-async def _running(world: World, *names: str, grace: int = 3, **slurm: str) -> list[Object]:
-    async with asyncio.TaskGroup() as group:
-        for name in names:
-            group.create_task(
-                world.create(name, cpus="1", memory="100Mi", grace=grace, slurm=slurm)
-            )
-    return [await world.running(name) for name in names]

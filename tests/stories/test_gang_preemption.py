@@ -22,7 +22,7 @@ async def test_native_job_that_takes_one_node_of_a_gang_ends_all_its_pods_and_th
 ) -> None:
     before = await _gang_runs(world)
     job = await one_job(world, before)
-    preemptor = await _preempt(world, nodes_in_order(before)[1])
+    preemptor = await world.preempt(nodes_in_order(before)[1])
     for pod in before.values():
         _told(await _last(world, pod), words=(f"{job.job_id}", "PREEMPTED"))
         event = await world.event("Preempted", name=pod["metadata"]["name"])
@@ -44,7 +44,7 @@ async def test_preempted_gang_with_grace_time_gives_each_pod_what_is_left_of_it(
     world: World,
 ) -> None:
     before = await _gang_runs(world, partition=world.cluster.grace_partition, grace=20)
-    await _preempt(world, nodes_in_order(before)[0])
+    await world.preempt(nodes_in_order(before)[0])
     for pod in before.values():
         _told(await _last(world, pod), words=("GraceTime",))
         seen = [it.pod for it in world.history.of(pod["metadata"]["name"])]
@@ -90,17 +90,6 @@ async def _gang_runs(
     body = pods.batch_job(2, slurm=where, grace=grace)
     await world.kube.create("jobs", body, namespace=world.namespace)
     return await all_run(world, 2)
-
-
-async def _preempt(world: World, node: str | None) -> int:
-    """Submit a job of higher priority that needs this node alone; returns its id."""
-    assert node is not None
-    return await world.native_job(
-        "preemptor",
-        partition=world.cluster.high_partition,
-        required_nodes=[node],
-        cpus_per_task=world.cluster.cpus_per_node,
-    )
 
 
 async def _last(world: World, pod: Object) -> Object:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.stories.clusters import LIVE, told_on
 from tests.support import pods
-from tests.support.kube import Object
 from tests.support.live import LiveCluster
 from tests.support.world import World
 
@@ -35,10 +34,10 @@ async def test_older_backup_harms_no_pod_that_is_in_it(
     for rule in ("I3", "I5", "I6"):
         world.audit.accepted[rule] = "the audit log tells of what the API server has forgotten"
     filler = await world.fill(leave_cpus=8)
-    stays = await _running(world, *_STAYS)
+    stays = await world.small_ones(*_STAYS)
     await world.create("late", cpus="32")
     await world.waiting("late")
-    await _running(world, "went")
+    await world.small_ones("went")
     went = await world.placeholder(await world.running("went"))
     await cluster.back_up_kubernetes(tmp_path / "backup")
 
@@ -48,7 +47,7 @@ async def test_older_backup_harms_no_pod_that_is_in_it(
     await world.end_native(filler)
     late = await world.running("late")
     held = await world.placeholder(late)
-    newer = await world.placeholder((await _running(world, "newer"))[0])
+    newer = await world.placeholder((await world.small_ones("newer"))[0])
 
     await cluster.restore_kubernetes(tmp_path / "backup")
     assert await asyncio.to_thread(world.scheduler.ended, seconds=_NOTICED_SECONDS) == 1
@@ -65,8 +64,3 @@ async def test_older_backup_harms_no_pod_that_is_in_it(
     world.unharmed(*stays)
     jobs = await world.one_placeholder_each()
     assert {job.tag["unit"] for job in jobs.values()} == {*_STAYS, "late"}
-
-
-async def _running(world: World, *names: str) -> list[Object]:
-    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in names))
-    return [await world.running(name) for name in names]

@@ -149,8 +149,7 @@ async def _running(world: World) -> list[Object]:
     world.audit.accepted["I2"] = (
         "Slurm has lost the records of the jobs that the pods were bound by"
     )
-    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in _NAMES))
-    found = [await world.running(name) for name in _NAMES]
+    found = await world.small_ones(*_NAMES)
     if not world.slurm.external:
         # A script marks its own job when it begins. On a crowded machine this takes seconds, and
         # the job with that id might be another user's by then.
@@ -167,14 +166,7 @@ async def _asked_again(world: World, found: list[Object]) -> bool:
 
 async def _hold_their_nodes(world: World) -> bool:
     await _resume_drained(world)
-    jobs = await world.one_placeholder_each()
-    found = await world.kube.items("pods", namespace=world.namespace)
-    return all(
-        (job := jobs[pod["metadata"]["uid"]]).states == ("RUNNING",)
-        and job.nodes == pods.node_of(pod)
-        and pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
-        for pod in found
-    )
+    return await world.each_is_where_its_job_is()
 
 
 async def _resume_drained(world: World) -> None:

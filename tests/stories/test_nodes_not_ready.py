@@ -32,8 +32,8 @@ cluster = told_on(*LIVE)
 async def test_nodes_that_are_all_lost_cost_no_pod_and_get_none(
     world: World, live_kube: KubeRig, live_nodes: SimulatedNodes
 ) -> None:
-    steady = await _running(world, *_STEADY)
-    (leaves,) = await _running(world, "leaves")
+    steady = await world.small_ones(*_STEADY)
+    (leaves,) = await world.small_ones("leaves")
     jobs = await world.one_job_id_each()
     await world.set_partition(world.cluster.partition, state="DOWN")
     await world.create("before", cpus="1")
@@ -105,8 +105,3 @@ async def _is_well(world: World) -> bool:
 
 async def _pod(world: World, name: str) -> Object:
     return await world.kube.get("pods", name, namespace=world.namespace)
-
-
-async def _running(world: World, *names: str) -> list[Object]:
-    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in names))
-    return [await world.running(name) for name in names]

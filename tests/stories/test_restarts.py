@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from tests.stories.test_nodes import marked
-from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.slurm import Record
@@ -201,20 +200,7 @@ async def _all_end_well(world: World, scene: Scene) -> None:
     for name in (*_RUNNING, *_WAITING):
         await world.running(name)
     world.unharmed(*scene.running)
-    await world.until("each runs where its job does", lambda: _side_by_side(world))
-
-
-async def _side_by_side(world: World) -> bool:
-    """Whether each pod's only placeholder runs on the pod's Node and is named in its annotation."""
-    placeholders = await world.one_placeholder_each()
-    found = await world.kube.items("pods", namespace=world.namespace)
-    return all(
-        (job := placeholders.get(pod["metadata"]["uid"])) is not None
-        and job.states == ("RUNNING",)
-        and job.nodes == pods.node_of(pod)
-        and pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
-        for pod in found
-    )
+    await world.until("each runs where its job does", world.each_is_where_its_job_is)
 
 
 async def _all_jobs_run(world: World) -> bool:

@@ -53,7 +53,7 @@ async def test_time_limit_evicts_the_pod(world: World) -> None:
 async def test_preempted_job_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
-    await _preempt(world, pod)
+    await world.preempt(pods.node_of(pod))
     await _evicted(world, pod, reason="Preempted", words=(f"{job.job_id}", "PREEMPTED"))
 
 
@@ -62,7 +62,7 @@ async def test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it(
 ) -> None:
     pod = await _running(world, grace=20, partition=world.cluster.grace_partition)
     job = await world.placeholder(pod)
-    await _preempt(world, pod)
+    await world.preempt(pods.node_of(pod))
     await world.removed(pod)
     _told(world, pod, reason="Preempted", words=(f"{job.job_id}", "GraceTime"))
     given = _given_grace(world)
@@ -71,7 +71,7 @@ async def test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it(
 
 async def test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is(world: World) -> None:
     pod = await _running(world, grace=1, partition=world.cluster.grace_partition)
-    await _preempt(world, pod)
+    await world.preempt(pods.node_of(pod))
     await world.removed(pod)
     _told(world, pod, reason="Preempted", words=("GraceTime",))
     assert _given_grace(world) == 1
@@ -375,18 +375,6 @@ async def _held_again(world: World, pod: Object, node: str) -> bool:
     held = await world.one_placeholder_each()
     found = held[pod["metadata"]["uid"]]
     return (found.states, found.nodes) == (("RUNNING",), node)
-
-
-async def _preempt(world: World, pod: Object) -> None:
-    """Submit a job of higher priority that needs the pod's whole node."""
-    node = pods.node_of(pod)
-    assert node is not None
-    await world.native_job(
-        "preemptor",
-        partition=world.cluster.high_partition,
-        required_nodes=[node],
-        cpus_per_task=world.cluster.cpus_per_node,
-    )
 
 
 async def _evicted(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:

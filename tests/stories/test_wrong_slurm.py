@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.cable import Cable
 from tests.support.cluster import Cluster, release
-from tests.support.kube import Object
 from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
@@ -80,7 +79,7 @@ async def two(world: World, two_clusters: tuple[Cluster, Cluster]) -> AsyncItera
 async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
     world: World, two: Two
 ) -> None:
-    found = await _running(world)
+    found = await world.small_ones(*_NAMES)
     before = await world.one_placeholder_each()
     two.turn_away()
     await world.until("the scheduler is not ready", lambda: _ready(world, 0))
@@ -101,11 +100,6 @@ async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
     kept = {pod["metadata"]["uid"] for pod in found[1:]}
     assert {uid: after[uid].job_id for uid in kept} == {uid: before[uid].job_id for uid in kept}
     assert not await two.hand.placeholders(world.namespace)
-
-
-async def _running(world: World) -> list[Object]:
-    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in _NAMES))
-    return [await world.running(name) for name in _NAMES]
 
 
 async def _ready(world: World, value: int) -> bool:

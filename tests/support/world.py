@@ -111,6 +111,16 @@ class World:
         what = f"the job {self._native[job_id]} runs"
         await self.until(what, lambda: self._has_begun(job_id))
 
+    async def preempt(self, node: str | None) -> int:
+        """Submit a native job of higher priority that needs this whole node."""
+        assert node is not None
+        return await self.native_job(
+            "preemptor",
+            partition=self.cluster.high_partition,
+            required_nodes=[node],
+            cpus_per_task=self.cluster.cpus_per_node,
+        )
+
     async def fill(self, *, leave_cpus: int = 0, but: int = 0, **more: Any) -> int:
         """Fill all nodes of an empty cluster with a native job, so that pods wait until it is
         cancelled.
@@ -190,6 +200,13 @@ class World:
     async def running(self, name: str = "train") -> Object:
         """The pod once its containers run."""
         return await self.pod_that("runs", lambda it: pods.phase(it) == "Running", name=name)
+
+    async def small_ones(self, *names: str, **more: Any) -> list[Object]:
+        """Create small pods of these names all at once, and return them once they run."""
+        await asyncio.gather(
+            *(self.create(name, cpus="1", memory="100Mi", **more) for name in names)
+        )
+        return [await self.running(name) for name in names]
 
     async def submitted(self, name: str = "train") -> Record:
         """The pod's job, as soon as the pod names it."""
@@ -277,6 +294,18 @@ class World:
             return {it.tag["uids"][0]: it for it in live} if owners == wanted else None
 
         return await self.until("every pod has exactly one live placeholder", look)
+
+    async def each_is_where_its_job_is(self) -> bool:
+        """Whether each pod's only placeholder runs on the pod's Node and is named on the pod."""
+        placeholders = await self.one_placeholder_each()
+        found = await self.kube.items("pods", namespace=self.namespace)
+        return all(
+            (job := placeholders.get(pod["metadata"]["uid"])) is not None
+            and job.states == ("RUNNING",)
+            and job.nodes == pods.node_of(pod)
+            and pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
+            for pod in found
+        )
 
     async def one_job_id_each(self) -> dict[str, int]:
         """As `one_placeholder_each`, but returns only the job ids by pod uid."""
