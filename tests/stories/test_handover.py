@@ -20,6 +20,7 @@ from tests.support.handover import (
     let_stop,
     let_stop_when_a_guard_waits,
     next_job,
+    next_job_comes_after,
     next_job_is_held,
     quick_job,
     running_pod,
@@ -56,11 +57,7 @@ async def test_script_on_the_second_node_of_a_gang_starts_when_the_pod_there_has
         pod = await world.running("train")
         job = await world.placeholder(pod)
         assert job.nodes != pods.node_of(pod)  # it holds the node of the other, too
-        following = await next_job(world, pod)
-        await cancel_placeholder(world, pod)
-        await let_stop_when_a_guard_waits(world)
-        await started_after_the_pod(world, following)
-        await world.job_ended(following, state="COMPLETED")
+        await next_job_comes_after(world, pod)
     assert guards(world, "freed") == 1
 
 

@@ -11,13 +11,7 @@ from typing import Final
 import pytest
 
 from tests.support.handover import (
-    STOPS_WHEN_LET,
-    cancel_placeholder,
-    guards,
-    let_stop_when_a_guard_waits,
-    next_job,
-    running_pod,
-    started_after_the_pod,
+    next_job_is_held,
 )
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.world import World
@@ -45,13 +39,8 @@ async def test_flood_of_strangers_holds_up_no_pod_and_no_guard(world: World) -> 
     port = int(world.scheduler.hooks_url.rpartition(":")[2])
     with hooks_on(world.cluster, world.scheduler.hooks_url):
         async with _flooded(port) as refused:
-            pod = await running_pod(world, stop_seconds=STOPS_WHEN_LET)
-            following = await next_job(world, pod)
-            await cancel_placeholder(world, pod)
-            await let_stop_when_a_guard_waits(world)
-            await started_after_the_pod(world, following)
+            await next_job_is_held(world)
             await world.until("strangers were sent away", lambda: _sent_away(refused))
-    assert guards(world, "freed") == 1
 
 
 async def _sent_away(refused: list[bytes]) -> bool:

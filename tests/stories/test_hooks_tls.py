@@ -11,15 +11,13 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.handover import (
-    STOPS_WHEN_LET,
     cancel_placeholder,
     ended_when_told,
     guards,
-    let_stop_when_a_guard_waits,
     next_job,
+    next_job_is_held,
     running_pod,
     script_begun,
-    started_after_the_pod,
 )
 from tests.support.hooks import TlsFiles, flags_for_scripts, hooks_on, replace, secret_file
 from tests.support.live import LiveCluster
@@ -84,12 +82,7 @@ async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
     world: World, tls: TlsFiles
 ) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_https_url, CA_FILE=trusting(world, tls)):
-        pod = await running_pod(world, stop_seconds=STOPS_WHEN_LET)
-        following = await next_job(world, pod)
-        await cancel_placeholder(world, pod)
-        await let_stop_when_a_guard_waits(world)
-        await started_after_the_pod(world, following)
-    assert guards(world, "freed") == 1
+        await next_job_is_held(world)
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

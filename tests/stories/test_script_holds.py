@@ -11,7 +11,7 @@ import pytest
 
 from tests.stories.clusters import LIVE, told_on
 from tests.support import pods
-from tests.support.handover import ended_when_told, script_begun
+from tests.support.handover import ended_when_told, next_job, script_begun
 from tests.support.hooks import flags_for_scripts
 from tests.support.kube import Object
 from tests.support.live import LiveCluster
@@ -47,7 +47,7 @@ async def test_node_of_a_cancelled_placeholder_is_free_when_its_pod_has_stopped(
 ) -> None:
     pod, job_id = await _running_pod(world)
     node = str(pods.node_of(pod))
-    following = await _next_job(world, node)
+    following = await next_job(world, pod)
     await world.slurm.cancel(job_id)
     await _pending_while_the_pod_is_there(world, following)
     await ended_when_told(world, following, state="COMPLETED")
@@ -75,7 +75,7 @@ async def test_first_node_of_a_gang_is_free_when_its_pods_have_stopped(world: Wo
     await world.running("second")
     assert pods.node_of(pod) == nodes[0]
     job_id = (await script_begun(world, pod)).job_id
-    following = await _next_job(world, nodes[0])
+    following = await next_job(world, pod)
     await world.slurm.cancel(job_id)
     await _pending_while_the_pod_is_there(world, following)
     await ended_when_told(world, following, state="COMPLETED")
@@ -155,16 +155,6 @@ async def _running_pod(world: World) -> tuple[Object, int]:
     )
     pod = await world.running()
     return pod, (await script_begun(world, pod)).job_id
-
-
-async def _next_job(world: World, node: str) -> int:
-    return await world.native_job(
-        flags=[],
-        script="#!/bin/sh\nexit 0\n",
-        partition=world.cluster.script_partition,
-        required_nodes=[node],
-        cpus_per_task=world.cluster.cpus_per_node,
-    )
 
 
 async def _pending_while_the_pod_is_there(world: World, job_id: int) -> None:

@@ -141,13 +141,17 @@ async def started_after_the_pod(world: World, job_id: int) -> None:
 
 async def next_job_is_held(world: World) -> None:
     """Story: the guard holds the next job until the pod whose job ended has stopped."""
-    pod = await running_pod(world, stop_seconds=STOPS_WHEN_LET)
+    await next_job_comes_after(world, await running_pod(world, stop_seconds=STOPS_WHEN_LET))
+    assert guards(world, "freed") == 1
+
+
+async def next_job_comes_after(world: World, pod: Object) -> None:
+    """Cancel the job of the pod `train`; the guard holds the next job until the pod has stopped."""
     following = await next_job(world, pod)
     await cancel_placeholder(world, pod)
     await let_stop_when_a_guard_waits(world)
     await started_after_the_pod(world, following)
     await world.job_ended(following, state="COMPLETED")
-    assert guards(world, "freed") == 1
 
 
 def _started(record: Record) -> bool:
