@@ -663,10 +663,7 @@ def ends_at(world: VirtualWorld) -> str | None:
 def told(world: VirtualWorld, reason: str, name: str = "train") -> bool:
     """Whether PodScheduled=False has that reason."""
     pod = world.pod(name)
-    scheduled = None if pod is None else pods.condition(pod, "PodScheduled")
-    return (
-        scheduled is not None and scheduled["status"] == "False" and scheduled["reason"] == reason
-    )
+    return pod is not None and bool(pods.why(pod, reason))
 
 
 def held(world: VirtualWorld, uid: str) -> bool:

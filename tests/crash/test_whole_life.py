@@ -196,9 +196,7 @@ class WholeLife(RuleBasedStateMachine):
 
 
 def _says_why(pod: dict[str, Any]) -> bool:
-    scheduled = pods.condition(pod, "PodScheduled")
-    waits = scheduled is not None and scheduled["status"] == "False"
-    return pods.node_of(pod) is not None or (waits and bool(scheduled and scheduled["message"]))
+    return pods.node_of(pod) is not None or bool(pods.why(pod))
 
 
 class WholeLifeOfScripts(WholeLife):

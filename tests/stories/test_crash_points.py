@@ -168,8 +168,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _is_told(mistake: str, pod: Object) -> bool:
-    condition = pods.condition(pod, "PodScheduled") or {}
-    return f"'{mistake}'" in condition.get("message", "")
+    return f"'{mistake}'" in pods.why(pod)
 
 
 def _names_a_job(pod: Object) -> bool:

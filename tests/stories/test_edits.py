@@ -69,7 +69,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
     assert [it.get("count", 1) for it in events if it["reason"] == "UpdateRefused"] == [1]
 
     await world.edit(partition="main")
-    await world.pod_that("no longer says so", lambda it: "not accepted" not in _message(it))
+    await world.pod_that("no longer says so", lambda it: "not accepted" not in pods.why(it))
     await world.end_native(filler)
     await world.running()
 
@@ -204,7 +204,7 @@ async def test_edit_made_while_no_scheduler_runs_is_carried_out_later(world: Wor
 async def test_refused_pod_that_is_corrected_is_submitted_at_once(world: World) -> None:
     began = time.monotonic()
     await world.create(slurm={"partition": "nowhere"})
-    rejected = await world.pod_that("is told", lambda it: "nowhere" in _message(it))
+    rejected = await world.pod_that("is told", lambda it: "nowhere" in pods.why(it))
     assert "SlurmRejected" in str(pods.condition(rejected, "PodScheduled"))
     await world.edit(partition="main")
     await world.submitted()
@@ -229,7 +229,7 @@ async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: 
     await world.message_with("timeout", "soon")
     await world.edit(timeout="600")
     running = await world.running()
-    assert "soon" not in _message(running)
+    assert "soon" not in str(pods.condition(running, "PodScheduled"))
 
 
 @pytest.mark.anywhere
@@ -318,7 +318,3 @@ async def _until_nice(world: World, nice: int) -> None:
         return (await world.placeholder(await _pod(world))).number("nice") == nice
 
     await world.until(f"the job's nice is {nice}", look)
-
-
-def _message(pod: Object) -> str:
-    return str((pods.condition(pod, "PodScheduled") or {}).get("message", ""))

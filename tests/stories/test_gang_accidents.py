@@ -26,8 +26,7 @@ async def _all_say(world: World, size: int, *words: str) -> list[Object]:
 
     async def look() -> list[Object] | None:
         found = await world.kube.items("pods", namespace=world.namespace)
-        told = [pods.condition(it, "PodScheduled") for it in found]
-        said = [it for it in told if it and all(word in it["message"] for word in words)]
+        said = [it for it in found if all(word in pods.why(it) for word in words)]
         return found if len(said) == size else None
 
     return await world.until(f"{size} pods say {words}", look)

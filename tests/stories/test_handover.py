@@ -161,8 +161,7 @@ async def _let_stop_when_it_is_in_the_way(world: World) -> None:
 
     async def look() -> bool:
         found = await world.kube.items("pods", namespace=world.namespace)
-        conditions = [pods.condition(it, "PodScheduled") for it in found]
-        return any("may still run" in it.get("message", "") for it in conditions if it is not None)
+        return any("may still run" in pods.why(it) for it in found)
 
     await world.until("another pod waits for the first", look)
     await let_stop(world)

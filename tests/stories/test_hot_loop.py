@@ -49,8 +49,7 @@ async def _end(world: World) -> Object:
 
 def _waits(pod: Object) -> str:
     """The message of a pod that is held back for this reason; empty for other pods."""
-    condition = pods.condition(pod, "PodScheduled") or {}
-    return str(condition["message"]) if condition.get("reason") == _REASON else ""
+    return pods.why(pod, _REASON)
 
 
 async def _one(world: World, *, phase: str = "", but: str = "") -> Object:

@@ -67,8 +67,7 @@ async def _jobs_of(world: World, pod: str) -> list[Record]:
 
 
 def _rejection(pod: Object) -> str:
-    condition = pods.condition(pod, "PodScheduled") or {}
-    return condition["message"] if condition.get("reason") == "SlurmRejected" else ""
+    return pods.why(pod, "SlurmRejected")
 
 
 def _unavailable(world: World) -> float:
@@ -83,10 +82,8 @@ def _unavailable(world: World) -> float:
 async def _told(world: World) -> None:
     pod = await world.pod_that(
         "is told of the plugin",
-        lambda it: (pods.condition(it, "PodScheduled") or {}).get("reason") == "SlurmRejected",
+        lambda it: bool(_rejection(it)),
         name="refused",
     )
-    condition = pods.condition(pod, "PodScheduled")
-    assert condition is not None
-    assert "job_submit plugin" in condition["message"]
-    assert "Unspecified error" in condition["message"]
+    assert "job_submit plugin" in _rejection(pod)
+    assert "Unspecified error" in _rejection(pod)

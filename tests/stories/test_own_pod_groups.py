@@ -37,7 +37,7 @@ async def test_pods_beyond_min_count_get_jobs_of_their_own(world: World) -> None
     await three_pods_of_which_two_are_the_gang(world, await _of_kubernetes(world))
 
 
-async def test_condition_of_a_pod_group_says_why_it_waits_and_that_it_is_placed(
+async def test_condition_of_a_pod_group_says_why_and_that_it_is_placed(
     world: World,
 ) -> None:
     member = await _of_kubernetes(world)

@@ -138,7 +138,7 @@ async def test_root_is_warned_of_where_no_rule_speaks_of_users(
     policy.write("rules: [{name: stories, allowed: {user-id: [2001]}}]")
     await world.until("the rules are in force", lambda: _taken(world))
     await world.create("silent")
-    assert "without it the job would have user 0" in _message(await _refused(world, "silent"))
+    assert "without it the job would have user 0" in pods.why(await _refused(world, "silent"))
     await world.create("alice", slurm={"user-id": "2001"})
     record = await world.placeholder(await world.running("alice"))
     assert (record.raw["user_name"], record.number("group_id")) == ("alice", 2001)
@@ -147,13 +147,9 @@ async def test_root_is_warned_of_where_no_rule_speaks_of_users(
 async def _refused(world: World, name: str = "train") -> Object:
     return await world.pod_that(
         "is refused by rule 'stories'",
-        lambda it: "(policy rule 'stories')" in _message(it),
+        lambda it: "(policy rule 'stories')" in pods.why(it),
         name=name,
     )
-
-
-def _message(pod: Object) -> str:
-    return str((pods.condition(pod, "PodScheduled") or {}).get("message", ""))
 
 
 async def _taken(world: World) -> bool:

@@ -95,14 +95,9 @@ async def test_waiting_pod_edited_into_a_wrong_one_gives_its_job_back(world: Wor
 
 async def _told(world: World, reason: str, words: tuple[str, ...]) -> None:
     """Check that the condition and exactly one Event have the reason and all the words."""
-    pod = await world.pod_that(
-        f"is told {reason}",
-        lambda it: (pods.condition(it, "PodScheduled") or {}).get("reason") == reason,
-    )
-    condition = pods.condition(pod, "PodScheduled")
-    assert condition is not None
-    assert condition["status"] == "False"
-    assert not [word for word in words if word not in condition["message"]], condition
+    pod = await world.pod_that(f"is told {reason}", lambda it: bool(pods.why(it, reason)))
+    message = pods.why(pod, reason)
+    assert not [word for word in words if word not in message], message
     event = await world.event(reason)
     assert not [word for word in words if word not in event["message"]], event
     assert event["type"] == "Warning"

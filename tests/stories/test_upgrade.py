@@ -270,7 +270,7 @@ async def _ready(world: World, crowd: Crowd) -> bool:
     return all(
         pods.phase(found[name]) in {"Running", "Succeeded"}
         for name in (*crowd.running(), *crowd.ending())
-    ) and all(_message(found[name]) for name in (*crowd.waiting(), *_STAY))
+    ) and all(pods.why(found[name]) for name in (*crowd.waiting(), *_STAY))
 
 
 async def _some_end(world: World, crowd: Crowd) -> None:
@@ -324,23 +324,17 @@ async def _events(world: World) -> set[tuple[str, str]]:
     return {(it["involvedObject"].get("name", ""), it["reason"]) for it in found}
 
 
-def _message(pod: Object) -> str:
-    """The PodScheduled message of a pod without a Node; empty for other pods."""
-    scheduled = pods.condition(pod, "PodScheduled") or {}
-    return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
-
-
 def _told_what_is_true(world: World, crowd: Crowd, jobs: dict[str, int], *, since: float) -> None:
     """Check that each waiting pod names its job as long as it waits, and keeps that job."""
     for name in crowd.staying():
         for seen in (it.pod for it in world.history.of(name) if it.at > since):
             if name == _REFUSED:
-                assert "timeout is 'soon'" in _message(seen), pods.summary(seen)
+                assert "timeout is 'soon'" in pods.why(seen), pods.summary(seen)
                 continue
             assert pods.annotation(seen, pods.JOB_ID) == str(jobs[name]), pods.summary(seen)
             true = (f"Slurm job {jobs[name]} is pending", f"Slurm job {jobs[name]} has ")
             waits = pods.node_of(seen) is None
-            assert not waits or _message(seen).startswith(true), pods.summary(seen)
+            assert not waits or pods.why(seen).startswith(true), pods.summary(seen)
 
 
 def _written_only_what_had_to_be(

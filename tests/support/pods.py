@@ -81,6 +81,15 @@ def condition(pod: Object, kind: str) -> Object | None:
     return next((it for it in conditions if it["type"] == kind), None)
 
 
+def why(pod: Object, reason: str = "") -> str:
+    """Why the pod waits: the message of PodScheduled=False, with that reason if one is given; empty
+    for other pods.
+    """
+    told = condition(pod, "PodScheduled") or {}
+    fits = told.get("status") == "False" and reason in {"", told.get("reason")}
+    return str(told.get("message", "")) if fits else ""
+
+
 def annotation(pod: Object, key: str) -> str | None:
     """The value of an annotation, None if the pod does not have it."""
     value = pod["metadata"].get("annotations", {}).get(key)

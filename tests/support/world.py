@@ -220,9 +220,9 @@ class World:
         """The message of PodScheduled=False, once it contains all these words."""
 
         def said(pod: Object) -> bool:
-            return all(word in _why(pod) for word in words)
+            return all(word in pods.why(pod) for word in words)
 
-        return _why(await self.pod_that(f"is told {words}", said, name=name))
+        return pods.why(await self.pod_that(f"is told {words}", said, name=name))
 
     async def waiting(self, name: str = "train") -> Object:
         """The pod once it says which Slurm job it waits for."""
@@ -439,19 +439,9 @@ class World:
         return "EXTERNAL_JOB" in record.raw["flags"] or await self.cluster.script_runs(job_id)
 
 
-def _why(pod: Object) -> str:
-    scheduled = pods.condition(pod, "PodScheduled") or {}
-    return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
-
-
 def waits_for_slurm(pod: Object) -> bool:
     """Whether the pod's condition names the job and Slurm's reason."""
-    scheduled = pods.condition(pod, "PodScheduled")
-    return (
-        scheduled is not None
-        and scheduled["status"] == "False"
-        and "is pending: " in scheduled.get("message", "")
-    )
+    return "is pending: " in pods.why(pod)
 
 
 async def _answer(look: Callable[[], Awaitable[T | None]]) -> T | None:

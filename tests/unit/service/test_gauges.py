@@ -143,7 +143,7 @@ def test_interval_of_requests_for_job_states_has_its_former_name_too(scene: Scen
     assert scene.value("pulse_interval_seconds") == 2.5
 
 
-async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
+async def test_unit_without_a_job_tells_why(scene: Scene) -> None:
     refused = scene.unit("refused")
     refused.pods[0].said.reason = Reason.SLURM_REJECTED
     scene.unit("gated").waiting = False

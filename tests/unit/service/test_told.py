@@ -60,7 +60,7 @@ async def test_condition_bears_the_reason_that_the_site_wants(
     assert (condition.reason, condition.message) == ("Unschedulable", "why")
 
 
-async def test_each_pod_of_a_unit_says_why_it_waits(plain: Service, kube: TinyKube) -> None:
+async def test_each_pod_of_a_unit_says_why(plain: Service, kube: TinyKube) -> None:
     unit = gang_of(plain, kube)
     await plain.teller.tell_waiting(unit, Reason.SLURM_PENDING, "why")
     await plain.executor.do(
