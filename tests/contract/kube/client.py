@@ -189,6 +189,17 @@ class Namespace:
         """
         return f"{name}-{self.name}"
 
+    async def pods(self, count: int) -> list[Body]:
+        """The pods that are not being deleted, once there are so many."""
+
+        async def look() -> list[Body] | None:
+            items = (await self._kube.get(self.path("pods"))).body["items"]
+            stay = [it for it in items if "deletionTimestamp" not in it["metadata"]]
+            return stay if len(stay) == count else None
+
+        found: list[Body] = await eventually(look, f"there are {count} pods")
+        return found
+
     async def set_status(self, name: str, **status: Any) -> Answer:
         """Patch a pod's status."""
         return await self._kube.patch(self.path("pods", f"{name}/status"), {"status": status})

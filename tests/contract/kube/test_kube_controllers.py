@@ -19,16 +19,6 @@ def _template(**spec: Any) -> Body:
     }
 
 
-async def _pods(kube: KubeClient, namespace: Namespace, count: int) -> list[Body]:
-    async def look() -> list[Body] | None:
-        items = (await kube.get(namespace.path("pods"))).body["items"]
-        living = [item for item in items if "deletionTimestamp" not in item["metadata"]]
-        return living if len(living) == count else None
-
-    found: list[Body] = await eventually(look, f"there are {count} pods")
-    return found
-
-
 async def _deploy(kube: KubeClient, namespace: Namespace, replicas: int) -> str:
     spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": _template()}
     path = namespace.path("deployments", api=APPS)
@@ -40,13 +30,13 @@ async def test_deployment_makes_its_pods_and_replaces_a_deleted_one(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     await _deploy(kube, namespace, 2)
-    first, second = await _pods(kube, namespace, 2)
+    first, second = await namespace.pods(2)
     owner = first["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["controller"]) == ("ReplicaSet", True)
     await kube.delete(namespace.path("pods", first["metadata"]["name"]))
 
     async def replaced() -> bool:
-        names = {each["metadata"]["name"] for each in await _pods(kube, namespace, 2)}
+        names = {each["metadata"]["name"] for each in await namespace.pods(2)}
         return first["metadata"]["name"] not in names and second["metadata"]["name"] in names
 
     await eventually(replaced, "the deleted pod is replaced")
@@ -54,21 +44,21 @@ async def test_deployment_makes_its_pods_and_replaces_a_deleted_one(
 
 async def test_deployment_scales(kube: KubeClient, namespace: Namespace) -> None:
     path = await _deploy(kube, namespace, 1)
-    await _pods(kube, namespace, 1)
+    await namespace.pods(1)
     scale = await kube.get(f"{path}/scale")
     assert scale.body["spec"]["replicas"] == 1
     answer = await kube.patch(f"{path}/scale", {"spec": {"replicas": 3}}, MERGE)
     assert answer.body["spec"]["replicas"] == 3
-    await _pods(kube, namespace, 3)
+    await namespace.pods(3)
 
 
 async def test_deleted_deployment_takes_its_pods_with_it(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     path = await _deploy(kube, namespace, 2)
-    await _pods(kube, namespace, 2)
+    await namespace.pods(2)
     await kube.delete(path, propagationPolicy="Foreground")
-    await _pods(kube, namespace, 0)
+    await namespace.pods(0)
 
     async def gone() -> bool:
         return (await kube.get(path)).status == 404
@@ -78,14 +68,14 @@ async def test_deleted_deployment_takes_its_pods_with_it(
 
 async def test_new_template_replaces_the_pods(kube: KubeClient, namespace: Namespace) -> None:
     path = await _deploy(kube, namespace, 1)
-    (old,) = await _pods(kube, namespace, 1)
+    (old,) = await namespace.pods(1)
     changed = _template()
     changed["metadata"] = {"labels": LABELS, "annotations": {"round": "2"}}
     patch = {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}, "template": changed}}
     assert (await kube.patch(path, patch)).status == 200
 
     async def renewed() -> bool:
-        (pod,) = await _pods(kube, namespace, 1)
+        (pod,) = await namespace.pods(1)
         return bool(pod["metadata"]["uid"] != old["metadata"]["uid"])
 
     await eventually(renewed, "a pod of the new template")
@@ -115,7 +105,7 @@ async def test_job_is_complete_when_its_pod_has_succeeded(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     path = await _job(kube, namespace)
-    (pod,) = await _pods(kube, namespace, 1)
+    (pod,) = await namespace.pods(1)
     await namespace.set_status(pod["metadata"]["name"], phase="Succeeded")
     status = await _job_ends(kube, path, "Complete")
     assert status["succeeded"] == 1
@@ -123,7 +113,7 @@ async def test_job_is_complete_when_its_pod_has_succeeded(
 
 async def test_job_fails_when_its_limit_is_reached(kube: KubeClient, namespace: Namespace) -> None:
     path = await _job(kube, namespace, backoffLimit=0)
-    (pod,) = await _pods(kube, namespace, 1)
+    (pod,) = await namespace.pods(1)
     await namespace.set_status(pod["metadata"]["name"], phase="Failed")
     status = await _job_ends(kube, path, "Failed")
     assert status["failed"] == 1

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from annotations import PREFIX
-from scheduler.core.gang_shape import GangShape, NoGang, shape_of
-from scheduler.core.gang_sources import ALL_SOURCES, GroupRef, Membership, Source
-from scheduler.core.membership import membership
-from scheduler.facts.group_view import group_view
-from scheduler.kube.group_wire import decode_group
-from scheduler.kube.wire import decode_pod
+from scheduler.core.gang_shape import GangShape, NoGang
+from scheduler.core.gang_sources import GroupRef, Source
 from tests.contract.kube.client import MERGE, NOBODY, Body, KubeClient, Namespace, eventually
+from tests.contract.kube.gangs import gang_of, read_shape
 
 BATCH = "/apis/batch/v1"
 
@@ -49,32 +43,17 @@ async def _living(kube: KubeClient, namespace: Namespace, count: int) -> list[Bo
     return found
 
 
-def _gang(pod: Body) -> Membership:
-    read = decode_pod(msgspec.json.encode(pod))
-    found = membership(group_view(read, read.metadata.annotations, (PREFIX,)), ALL_SOURCES)
-    assert isinstance(found, Membership), found
-    return found
-
-
-async def _shape(kube: KubeClient, member: Membership) -> Any:
-    ref = member.object
-    assert ref is not None
-    path = f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
-    answer = await kube.get(path)
-    return shape_of(member, decode_group(ref, msgspec.json.encode(answer.body)))
-
-
 async def test_pods_of_an_indexed_job_are_one_gang_in_order(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     path = await _job(kube, namespace, parallelism=3, completions=3, completionMode="Indexed")
     uid = (await kube.get(path)).uid
-    gangs = [_gang(it) for it in await _living(kube, namespace, 3)]
+    gangs = [gang_of(it) for it in await _living(kube, namespace, 3)]
     assert {it.rank for it in gangs} == {0, 1, 2}
     assert {it.key for it in gangs} == {gangs[0].key}
     ref = GroupRef("batch/v1", "jobs", gangs[0].namespace, "train", uid)
     assert (gangs[0].source, gangs[0].identity, gangs[0].object) == (Source.JOB, uid, ref)
-    assert await _shape(kube, gangs[0]) == GangShape(size=3, minimum=3)
+    assert await read_shape(kube, gangs[0]) == GangShape(size=3, minimum=3)
 
 
 async def test_pod_that_replaces_another_has_its_rank(
@@ -88,7 +67,7 @@ async def test_pod_that_replaces_another_has_its_rank(
         completionMode="Indexed",
         backoffLimit=6,
     )
-    first = {_gang(it).rank: it for it in await _living(kube, namespace, 2)}
+    first = {gang_of(it).rank: it for it in await _living(kube, namespace, 2)}
     await namespace.set_status(first[0]["metadata"]["name"], phase="Failed")
     await kube.delete(namespace.path("pods", first[1]["metadata"]["name"]))
     old = {it["metadata"]["uid"] for it in first.values()}
@@ -98,17 +77,17 @@ async def test_pod_that_replaces_another_has_its_rank(
         return pods if not old & {it["metadata"]["uid"] for it in pods} else None
 
     pods: list[Body] = await eventually(replaced, "both pods are replaced")
-    assert {_gang(it).rank for it in pods} == {0, 1}
-    assert {_gang(it).key for it in pods} == {_gang(first[0]).key}
+    assert {gang_of(it).rank for it in pods} == {0, 1}
+    assert {gang_of(it).key for it in pods} == {gang_of(first[0]).key}
 
 
 async def test_pods_of_a_job_without_indexes_have_no_rank_of_its_own(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     await _job(kube, namespace, parallelism=2)
-    gangs = [_gang(it) for it in await _living(kube, namespace, 2)]
+    gangs = [gang_of(it) for it in await _living(kube, namespace, 2)]
     assert [it.rank for it in gangs] == [None, None]
-    assert await _shape(kube, gangs[0]) == GangShape(size=2, minimum=2)
+    assert await read_shape(kube, gangs[0]) == GangShape(size=2, minimum=2)
 
 
 async def test_job_with_more_completions_than_pods_is_no_gang(
@@ -116,7 +95,7 @@ async def test_job_with_more_completions_than_pods_is_no_gang(
 ) -> None:
     await _job(kube, namespace, parallelism=2, completions=3)
     (pod, _) = await _living(kube, namespace, 2)
-    assert isinstance(await _shape(kube, _gang(pod)), NoGang)
+    assert isinstance(await read_shape(kube, gang_of(pod)), NoGang)
 
 
 async def test_job_with_fewer_completions_makes_only_so_many_pods(
@@ -124,7 +103,7 @@ async def test_job_with_fewer_completions_makes_only_so_many_pods(
 ) -> None:
     await _job(kube, namespace, parallelism=4, completions=2)
     (pod, _) = await _living(kube, namespace, 2)
-    assert await _shape(kube, _gang(pod)) == GangShape(size=2, minimum=2)
+    assert await read_shape(kube, gang_of(pod)) == GangShape(size=2, minimum=2)
 
 
 async def test_suspended_job_expects_no_pods(kube: KubeClient, namespace: Namespace) -> None:
@@ -132,7 +111,7 @@ async def test_suspended_job_expects_no_pods(kube: KubeClient, namespace: Namesp
     (pod, _) = await _living(kube, namespace, 2)
     assert (await kube.patch(path, {"spec": {"suspend": True}}, MERGE)).status == 200
     await _living(kube, namespace, 0)
-    assert await _shape(kube, _gang(pod)) == GangShape(size=2, minimum=2, over=True)
+    assert await read_shape(kube, gang_of(pod)) == GangShape(size=2, minimum=2, over=True)
 
 
 async def test_job_that_has_ended_expects_no_pods(kube: KubeClient, namespace: Namespace) -> None:
@@ -142,6 +121,6 @@ async def test_job_that_has_ended_expects_no_pods(kube: KubeClient, namespace: N
         await namespace.set_status(pod["metadata"]["name"], phase="Succeeded")
 
     async def over() -> bool:
-        return bool((await _shape(kube, _gang(pods[0]))).over)
+        return bool((await read_shape(kube, gang_of(pods[0]))).over)
 
     await eventually(over, "the Job is complete")

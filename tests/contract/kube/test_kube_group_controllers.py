@@ -8,18 +8,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import pytest
 
-from annotations import PREFIX
-from scheduler.core.gang_shape import GangShape, NoGang, rank_of, shape_of
-from scheduler.core.gang_sources import ALL_SOURCES, Membership, Source
-from scheduler.core.membership import membership
-from scheduler.facts.group_view import group_view
-from scheduler.kube.group_wire import decode_group
-from scheduler.kube.wire import decode_pod
+from scheduler.core.gang_shape import GangShape, NoGang, rank_of
+from scheduler.core.gang_sources import Source
 from tests.contract.kube.client import NOBODY, Body, KubeClient, Namespace, eventually
 from tests.contract.kube.conftest import namespace_of
+from tests.contract.kube.gangs import gang_of, read_shape
 
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
@@ -43,12 +38,6 @@ async def kube(live_pod_groups: KubeRig) -> AsyncIterator[KubeClient]:
 
 
 @pytest.fixture
-async def namespace(kube: KubeClient) -> AsyncIterator[Namespace]:
-    async with namespace_of(kube) as made:
-        yield made
-
-
-@pytest.fixture
 def controllers(live_group_controllers: KubeRig) -> None:
     """The controllers run."""
 
@@ -61,38 +50,14 @@ async def _create(kube: KubeClient, namespace: Namespace, kind: str, spec: Any) 
     assert answer.status == 201, answer.body
 
 
-async def _pods(kube: KubeClient, namespace: Namespace, count: int) -> dict[str, Body]:
+async def _pods(namespace: Namespace, count: int) -> dict[str, Body]:
     """The pods by name, once there are so many that are not being deleted."""
-
-    async def look() -> dict[str, Body] | None:
-        items = (await kube.get(namespace.path("pods"))).body["items"]
-        living = {
-            it["metadata"]["name"]: it for it in items if "deletionTimestamp" not in it["metadata"]
-        }
-        return living if len(living) == count else None
-
-    found: dict[str, Body] = await eventually(look, f"there are {count} pods")
-    return found
+    return {it["metadata"]["name"]: it for it in await namespace.pods(count)}
 
 
 async def _become_ready(namespace: Namespace, name: str) -> None:
     ready = {"type": "Ready", "status": "True"}
     await namespace.set_status(name, phase="Running", conditions=[ready])
-
-
-def _gang(pod: Body) -> Membership:
-    read = decode_pod(msgspec.json.encode(pod))
-    found = membership(group_view(read, read.metadata.annotations, (PREFIX,)), ALL_SOURCES)
-    assert isinstance(found, Membership), found
-    return found
-
-
-async def _shape(kube: KubeClient, member: Membership) -> Any:
-    ref = member.object
-    assert ref is not None
-    path = f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
-    answer = await kube.get(path)
-    return shape_of(member, decode_group(ref, msgspec.json.encode(answer.body)))
 
 
 @pytest.mark.usefixtures("controllers")
@@ -106,8 +71,8 @@ async def test_each_group_of_a_leaderworkerset_is_a_gang_in_order(
         "LeaderWorkerSet",
         {"replicas": 2, "leaderWorkerTemplate": template},
     )
-    pods = await _pods(kube, namespace, 6)
-    gangs = {name: _gang(pod) for name, pod in pods.items()}
+    pods = await _pods(namespace, 6)
+    gangs = {name: gang_of(pod) for name, pod in pods.items()}
     assert {it.source for it in gangs.values()} == {Source.LWS}
     for group in ("g-0", "g-1"):
         members = [gangs[f"{group}{end}"] for end in ("", "-1", "-2")]
@@ -115,7 +80,7 @@ async def test_each_group_of_a_leaderworkerset_is_a_gang_in_order(
             (group, 3, rank) for rank in range(3)
         ]
         assert len({it.key for it in members}) == 1
-        assert await _shape(kube, members[0]) == GangShape(size=3, minimum=3)
+        assert await read_shape(kube, members[0]) == GangShape(size=3, minimum=3)
     assert len({it.key for it in gangs.values()}) == 2
 
 
@@ -126,11 +91,11 @@ async def test_workers_come_when_their_leader_is_ready_and_a_new_group_is_the_sa
     template = {"size": 2, "workerTemplate": {"spec": POD}}
     spec = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": template}
     await _create(kube, namespace, "LeaderWorkerSet", spec)
-    leader = _gang((await _pods(kube, namespace, 1))["g-0"])
-    assert await _shape(kube, leader) == GangShape(size=2, minimum=1)
+    leader = gang_of((await _pods(namespace, 1))["g-0"])
+    assert await read_shape(kube, leader) == GangShape(size=2, minimum=1)
     await _become_ready(namespace, "g-0")
-    first = await _pods(kube, namespace, 2)
-    assert _gang(first["g-0-1"]).key == leader.key
+    first = await _pods(namespace, 2)
+    assert gang_of(first["g-0-1"]).key == leader.key
     await kube.delete(namespace.path("pods", "g-0-1"), gracePeriodSeconds=0)
 
     async def recreated() -> Body | None:
@@ -140,7 +105,7 @@ async def test_workers_come_when_their_leader_is_ready_and_a_new_group_is_the_sa
         return answer.body if answer.uid != first["g-0"]["metadata"]["uid"] else None
 
     again: Body = await eventually(recreated, "the leader is made again")
-    assert _gang(again).key == leader.key
+    assert gang_of(again).key == leader.key
 
 
 @pytest.mark.usefixtures("controllers")
@@ -152,10 +117,10 @@ async def test_pods_of_a_jobset_are_one_gang_in_the_order_of_its_jobs(
     parts = [{"name": "b", "replicas": 1}, {"name": "a", "replicas": 2}]
     spec = {"replicatedJobs": [{**it, "template": job} for it in parts]}
     await _create(kube, namespace, "JobSet", spec)
-    gangs = {name: _gang(pod) for name, pod in (await _pods(kube, namespace, 6)).items()}
+    gangs = {name: gang_of(pod) for name, pod in (await _pods(namespace, 6)).items()}
     assert {it.source for it in gangs.values()} == {Source.JOBSET}
     assert len({it.key for it in gangs.values()}) == 1
-    shape = await _shape(kube, next(iter(gangs.values())))
+    shape = await read_shape(kube, next(iter(gangs.values())))
     assert shape == GangShape(size=6, minimum=6, blocks=((1, 2), (2, 2)))
     ranks = {rank_of(it, shape): name.rpartition("-")[0] for name, it in gangs.items()}
     assert [ranks[it] for it in range(6)] == [
@@ -178,9 +143,9 @@ async def test_pod_names_the_pod_group_of_kubernetes_and_that_its_policy(
     spec = {**POD, "schedulingGroup": {"podGroupName": "g"}}
     answer = await kube.post(namespace.path("pods"), {"metadata": {"name": "p"}, "spec": spec})
     assert answer.status == 201, answer.body
-    member = _gang(answer.body)
+    member = gang_of(answer.body)
     assert (member.source, member.name) == (Source.POD_GROUP, "g")
-    found = await _shape(kube, member)
+    found = await read_shape(kube, member)
     assert found == expected if expected is not None else isinstance(found, NoGang)
 
 
