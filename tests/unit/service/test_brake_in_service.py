@@ -38,10 +38,6 @@ def end_all(slurm: TinySlurm, base: BaseState = BaseState.NODE_FAIL) -> dict[int
     return before
 
 
-def sample(service: Service, name: str, **labels: str) -> float:
-    return service.metrics.registry.get_sample_value(f"slurm_pod_scheduler_{name}", labels) or 0.0
-
-
 async def test_all_pods_stay_and_say_so(slurm, kube, service):
     await fill(slurm, kube, service)
     end_all(slurm)
@@ -56,8 +52,8 @@ async def test_all_pods_stay_and_say_so(slurm, kube, service):
     assert reason == Reason.BRAKE_ENGAGED
     assert "20" in told
     assert service.brake.trouble == "the brake holds the ending of pods: 20 that run"
-    assert sample(service, "brake_held_pods") == 20
-    assert sample(service, "brake_engaged_total", pods="run") == 1
+    assert service.metric("brake_held_pods") == 20
+    assert service.metric("brake_engaged_total", pods="run") == 1
 
 
 async def test_nodes_that_are_lost_one_after_the_other_are_held_together(slurm, kube, service):
@@ -112,7 +108,7 @@ async def test_later_look_that_confirms_it_ends_all(slurm, kube, service):
     looked = [it for it in service.units if it.job is not None and it.job.record is not None]
     assert all(it.job.record_at >= PAUSE for it in looked)
     assert service.brake.trouble == ""
-    assert sample(service, "brake_held_pods") == 0
+    assert service.metric("brake_held_pods") == 0
     assert [reason for reason, _ in service.own_events] == [
         Reason.BRAKE_ENGAGED,
         Reason.BRAKE_RELEASED,

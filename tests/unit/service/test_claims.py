@@ -54,11 +54,6 @@ def looks_at(slurm: TinySlurm, job_id: int) -> int:
     return slurm.asked.count(("job", (job_id,)))
 
 
-def job_of(service: Service, uid: str) -> int | None:
-    unit = service.units.get(uid)
-    return None if unit is None or unit.job is None else unit.job.job_id
-
-
 async def start(kube: TinyKube, service: Service, *, seconds: float = 10.0) -> None:
     await asyncio.sleep(2 * kube.lag)
     service.start()
@@ -74,8 +69,8 @@ async def test_claimed_id_stalls_neither_census_nor_its_own_unit(slurm, kube, se
     kube.create("new-uid", name="new")
     await start(kube, service)
     assert service.census.completed_at is not None
-    assert job_of(service, "new-uid") is not None
-    assert job_of(service, FORGER) == held
+    assert service.job_of("new-uid") is not None
+    assert service.job_of(FORGER) == held
     assert kube.pods[FORGER].metadata.annotations[JOB_ID] == str(held)
     assert looks_at(slurm, claim) <= 2
     assert slurm.calls["submit"] == 1, "for the new pod"
@@ -97,7 +92,7 @@ async def test_job_that_another_pod_claims_is_found_for_its_own_by_the_first_cen
         while service.census.completed_at is None:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
     census.cancel()
-    assert job_of(service, "victim-uid") == held
+    assert service.job_of("victim-uid") == held
 
 
 async def test_job_is_found_though_its_unit_drops_a_false_claim_while_the_census_looks(
@@ -117,7 +112,7 @@ async def test_job_is_found_though_its_unit_drops_a_false_claim_while_the_census
         while service.census.completed_at is None:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
     census.cancel()
-    assert job_of(service, FORGER) == held
+    assert service.job_of(FORGER) == held
     assert unit.doubt_since is None
 
 
@@ -166,7 +161,7 @@ async def test_claim_that_proves_true_is_taken_without_a_census(slurm, kube, ser
     held = ours(slurm, "true-uid")
     kube.create("true-uid", node="n1", annotations={JOB_ID: str(held)})
     await start(kube, service, seconds=0.1)
-    assert job_of(service, "true-uid") == held
+    assert service.job_of("true-uid") == held
     assert looks_at(slurm, held) <= 2  # the census looks at it at the same time
 
 
@@ -245,7 +240,7 @@ async def test_of_two_jobs_that_wait_the_one_that_can_run_stays(
     await start(kube, service, seconds=30)
     assert slurm.live(free)
     assert not slurm.live(held)
-    assert job_of(service, "twin-uid") == free
+    assert service.job_of("twin-uid") == free
 
 
 FORGED = {JOB_NODES: "n1", JOB_ID: "4711"}
@@ -255,7 +250,7 @@ FORGED = {JOB_NODES: "n1", JOB_ID: "4711"}
 async def test_node_that_an_author_wrote_earns_no_priority(slurm, kube, service, starts):
     kube.create(FORGER, node="n1", annotations=FORGED)
     await start(kube, service)
-    first = job_of(service, FORGER)
+    first = service.job_of(FORGER)
     assert slurm.submissions[first].required_nodes == ("n1",)
     assert slurm.submissions[first].priority is None
     if starts:
@@ -263,7 +258,7 @@ async def test_node_that_an_author_wrote_earns_no_priority(slurm, kube, service,
         await asyncio.sleep(10)
     slurm.forget(first)
     await asyncio.sleep(60)
-    second = job_of(service, FORGER)
+    second = service.job_of(FORGER)
     assert second != first
     assert slurm.submissions[second].priority == (CLAIM_PRIORITY if starts else None)
 
@@ -274,7 +269,7 @@ async def test_pod_that_loses_the_job_it_was_bound_by_comes_first(slurm, kube, s
     await start(kube, service)
     slurm.forget(held)
     await asyncio.sleep(60)
-    again = job_of(service, "true-uid")
+    again = service.job_of("true-uid")
     assert slurm.submissions[again].priority == CLAIM_PRIORITY
     assert slurm.submissions[again].required_nodes == ("n1",)
 
@@ -301,7 +296,7 @@ async def test_pod_that_names_no_job_of_its_own_does_not_outlive_it(
     kube.create("new-uid", name="new")
     await start(kube, service)
     assert kube.deleted == [FORGER]
-    assert job_of(service, "new-uid") is not None
+    assert service.job_of("new-uid") is not None
     assert [it.uid for it in service.recorder.events if it.reason == "TimeLimit"] == [FORGER]
     assert slurm.calls["submit"] == 1, "for the new pod: the node of the other is not asked for"
     looked = slurm.calls["job"]
@@ -329,8 +324,8 @@ async def test_pod_that_others_have_placed_is_left_alone_and_holds_up_nobody(slu
     kube.create("placed-uid", name="placed", node="n1", created=made)
     kube.create("new-uid", name="new", created=made)
     await start(kube, service)
-    assert job_of(service, "new-uid") is not None
-    assert job_of(service, "placed-uid") is None
+    assert service.job_of("new-uid") is not None
+    assert service.job_of("placed-uid") is None
     assert slurm.calls["job"] <= 10, "older jobs than the pod are none of its"
     assert kube.deleted == []
 
@@ -365,7 +360,7 @@ async def test_pod_keeps_its_job_though_a_gateway_answers_the_first_looks(
     kube.create("true-uid", node="n1", annotations=recorded_as)
     slurm.fail["job"].extend([error] * times)
     await start(kube, service, seconds=60)
-    assert job_of(service, "true-uid") == held
+    assert service.job_of("true-uid") == held
     assert slurm.calls["submit"] == 0
 
 
@@ -387,8 +382,8 @@ async def test_namespace_that_names_jobs_without_end_costs_slurm_a_bounded_numbe
     looks = sum(looks_at(slurm, 500 + number) for number in range(len(uids)))
     assert burst > 20
     assert 20 <= looks <= 20 + 5 / each
-    assert job_of(service, "honest-uid") == held, "other namespaces have their own budget"
-    jobs = {job_of(service, uid) for uid in uids}
+    assert service.job_of("honest-uid") == held, "other namespaces have their own budget"
+    jobs = {service.job_of(uid) for uid in uids}
     assert len(jobs) == len(uids)
     assert jobs <= slurm.jobs.keys()
 
@@ -402,7 +397,7 @@ async def test_job_of_a_group_is_left_alone_and_so_is_the_pod_that_names_it(
     annotations = {JOB_ID: str(job_id)} | ({JOB_NODES: node} if node else {})
     kube.create("uid-0", node=node, annotations=annotations)
     await start(kube, service, seconds=300.0)
-    assert job_of(service, "uid-0") == job_id
+    assert service.job_of("uid-0") == job_id
     assert slurm.live(job_id)
     assert (slurm.calls["submit"], kube.bindings, kube.deleted) == (0, [], [])
     told = kube.condition_of("uid-0")

@@ -13,9 +13,7 @@ from scheduler.kube.errors import Conflict, KubeUnreachable, TooMany
 from scheduler.reconcile.controller import Controller
 from scheduler.state.units import Unit
 from slurmapi import SlurmBusy, SlurmInvalid
-from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
-from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
@@ -27,26 +25,9 @@ async def begin(service: Service) -> None:
     await asyncio.sleep(3)
 
 
-def failed(service: Service, outcome: str) -> float:
-    labels = {"action": "reconcile", "outcome": outcome}
-    value = service.metrics.registry.get_sample_value("slurm_pod_scheduler_actions_total", labels)
-    return value or 0.0
-
-
-async def serve(slurm: TinySlurm, kube: TinyKube) -> int:
-    """A pod that is bound; returns its job."""
-    kube.create(UID)
-    await asyncio.sleep(2)
-    (job_id,) = slurm.jobs
-    slurm.start(job_id)
-    await asyncio.sleep(2)
-    assert kube.runs(UID)
-    return job_id
-
-
 async def test_pod_is_served_and_its_job_goes_after_it(slurm, kube, service):
     await begin(service)
-    job_id = await serve(slurm, kube)
+    job_id = await service.bound(UID)
     assert kube.bindings == [(UID, "n1")]
     kube.delete(UID)
     await asyncio.sleep(60)
@@ -59,7 +40,7 @@ async def test_pod_is_served_and_its_job_goes_after_it(slurm, kube, service):
 
 async def test_finished_pod_frees_its_job_though_it_stays(slurm, kube, service):
     await begin(service)
-    job_id = await serve(slurm, kube)
+    job_id = await service.bound(UID)
     kube.end_containers(UID)
     await asyncio.sleep(5)
     assert not slurm.live(job_id)
@@ -68,7 +49,7 @@ async def test_finished_pod_frees_its_job_though_it_stays(slurm, kube, service):
 
 async def test_quiet_pod_costs_the_pulse_and_a_look_now_and_then(slurm, kube, service):
     await begin(service)
-    await serve(slurm, kube)
+    await service.bound(UID)
     await asyncio.sleep(10)
     before = slurm.calls.copy()
     await asyncio.sleep(250)
@@ -81,9 +62,9 @@ async def test_quiet_pod_costs_the_pulse_and_a_look_now_and_then(slurm, kube, se
 async def test_binding_that_failed_is_made_again(slurm, kube, service, error):
     await begin(service)
     kube.fail["bind"].extend([error] * 3)
-    await serve(slurm, kube)
+    await service.bound(UID)
     assert kube.bindings == [(UID, "n1")]
-    assert failed(service, error.outcome) == 3
+    assert service.acted("reconcile", error.outcome) == 3
 
 
 class NeverSettles(Executor):
@@ -130,7 +111,7 @@ async def test_server_that_asks_for_time_gets_it(slurm, kube, service):
 
 async def test_slurm_that_cannot_look_now_harms_nothing(slurm, kube, service):
     await begin(service)
-    job_id = await serve(slurm, kube)
+    job_id = await service.bound(UID)
     slurm.end(job_id, slurm.jobs[job_id].state.base.COMPLETED)
     slurm.fail["job"].extend([SlurmBusy("later")] * 3)
     await asyncio.sleep(15)
@@ -143,13 +124,13 @@ async def test_fault_of_our_own_is_logged_and_holds_up_nobody_else(slurm, kube, 
     kube.create("first", name="first")
     kube.create("second", name="second")
     await asyncio.sleep(10)
-    assert failed(service, "error") == 1
+    assert service.acted("reconcile", "error") == 1
     assert slurm.calls["submit"] == 2
 
 
 async def test_job_lost_by_slurm_is_asked_for_again_on_the_same_node(slurm, kube, service):
     await begin(service)
-    job_id = await serve(slurm, kube)
+    job_id = await service.bound(UID)
     slurm.forget(job_id)
     await asyncio.sleep(10)
     assert kube.deleted == []
@@ -163,7 +144,7 @@ async def test_job_lost_by_slurm_is_asked_for_again_on_the_same_node(slurm, kube
 
 async def test_copied_annotation_neither_binds_nor_loses_the_original(slurm, kube, service):
     await begin(service)
-    job_id = await serve(slurm, kube)
+    job_id = await service.bound(UID)
     kube.create("copy-uid", name="copy", annotations=kube.pods[UID].metadata.annotations)
     await asyncio.sleep(10)
     own = slurm.calls["submit"]
@@ -179,12 +160,12 @@ async def test_odd_job_id_on_a_pod_is_no_hindrance(slurm, kube, service, claimed
     kube.create(UID, annotations={"slurm-pod-scheduler/job-id": claimed})
     await asyncio.sleep(20)
     assert slurm.calls["submit"] == 1
-    assert failed(service, "error") == 0
+    assert service.acted("reconcile", "error") == 0
 
 
 async def test_cancel_that_a_crash_of_slurm_undoes_is_repeated(slurm, kube, service):
     await begin(service)
-    job_id = await serve(slurm, kube)
+    job_id = await service.bound(UID)
     alive = slurm.jobs[job_id]
 
     def undo(_job):

@@ -30,16 +30,10 @@ _WORDING_SECONDS = 12.0
 MARKS = {JOB_ID: "999", JOB_NODES: "n1"}
 
 
-async def old_pod_runs(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+async def old_pod_runs(service: Service) -> int:
     """A pod that this process has bound to n1; gives its job."""
     service.start()
-    kube.create(OLD, name="old")
-    await asyncio.sleep(5)
-    (job_id,) = list(slurm.jobs)
-    slurm.start(job_id, node="n1")
-    await asyncio.sleep(5)
-    assert kube.bindings == [(OLD, "n1")]
-    return job_id
+    return await service.bound(OLD, name="old")
 
 
 async def new_job_starts(slurm: TinySlurm, kube: TinyKube, *, seconds: float = 5) -> int:
@@ -62,13 +56,13 @@ def told(kube: TinyKube) -> str:
 
 
 async def test_pods_whose_jobs_hold_their_shares_live_on_one_node(slurm, kube, service):
-    await old_pod_runs(slurm, kube, service)
+    await old_pod_runs(service)
     await new_job_starts(slurm, kube, seconds=1)
     assert is_bound(kube)
 
 
 async def test_pod_waits_for_one_whose_job_has_ended(slurm, kube, service):
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.end(job_id, BaseState.PREEMPTED)
     await new_job_starts(slurm, kube, seconds=_WORDING_SECONDS)
     assert not is_bound(kube)
@@ -80,7 +74,7 @@ async def test_pod_waits_for_one_whose_job_has_ended(slurm, kube, service):
 
 @pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
 async def test_gang_waits_whole_for_a_pod_on_one_of_its_nodes(slurm, kube, service, nodes):
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.end(job_id, BaseState.PREEMPTED)
     for rank in (0, 1):
         member(kube, rank)
@@ -100,7 +94,7 @@ async def test_gang_waits_whole_for_a_pod_on_one_of_its_nodes(slurm, kube, servi
 
 async def test_pod_is_not_bound_on_what_was_known_before_its_own_job_started(slurm, kube, service):
     """The other job ends in the same moment, and the answer that says so is slow."""
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     kube.create(NEW, name="new")
     await asyncio.sleep(5)
     (new,) = slurm.jobs.keys() - {job_id}
@@ -125,7 +119,7 @@ async def test_pod_is_not_bound_on_what_was_known_before_its_own_job_started(slu
 
 async def test_pod_waits_for_one_whose_lost_job_is_asked_for_anew(slurm, kube, service):
     """Its new job waits for the very node that Slurm has given away."""
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.forget(job_id)
     held = await new_job_starts(slurm, kube, seconds=20)
     assert not is_bound(kube)
@@ -142,7 +136,7 @@ async def test_pod_waits_for_one_whose_lost_job_is_asked_for_anew(slurm, kube, s
 
 
 async def test_node_is_given_back_and_left_out_where_a_pod_does_not_leave(slurm, kube, service):
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.end(job_id, BaseState.CANCELLED)
     held = await new_job_starts(slurm, kube, seconds=UNFIT_SECONDS + 10)
     assert not slurm.live(held)
@@ -155,7 +149,7 @@ async def test_node_is_given_back_and_left_out_where_a_pod_does_not_leave(slurm,
 
 
 async def test_name_of_a_pod_is_not_told_in_another_namespace(slurm, kube, service):
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     service.units.get(OLD).namespace = "another"
     slurm.end(job_id, BaseState.PREEMPTED)
     await new_job_starts(slurm, kube, seconds=_WORDING_SECONDS)
@@ -221,7 +215,7 @@ async def test_job_that_started_while_a_census_looked_at_it_waits_for_newer_news
     slurm, kube, service
 ):
     """The other job ends meanwhile, and was asked about only before."""
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     found = slurm.add(admin_comment=tag(owner=OWNER, uids=(NEW,)), submit_time=0)
     answer, states, silent = slurm.job, slurm.job_states, asyncio.Event()
 
@@ -251,7 +245,7 @@ async def test_job_that_started_while_a_census_looked_at_it_waits_for_newer_news
 async def test_job_that_was_requeued_unseen_waits_for_news_since_its_second_start(
     slurm, kube, service
 ):
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     kube.set_node("n2", ready=False)
     kube.create(NEW, name="new")
     await asyncio.sleep(5)
@@ -298,7 +292,7 @@ async def test_binding_that_the_watch_does_not_show_yet_is_no_authors_word(slurm
 async def test_suspended_pod_is_in_the_way_unless_the_site_keeps_it(slurm, kube, keeps):
     """What runs in its place computes on the same cores."""
     service = Service(slurm, kube, keeps_suspended=keeps)
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.change(job_id, BaseState.SUSPENDED)
     await new_job_starts(slurm, kube)
     assert is_bound(kube) == keeps
@@ -307,7 +301,7 @@ async def test_suspended_pod_is_in_the_way_unless_the_site_keeps_it(slurm, kube,
 
 @pytest.mark.parametrize("case", ["as it should be", "elsewhere", "anothers", "slurm is silent"])
 async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service, case):
-    await old_pod_runs(slurm, kube, service)
+    await old_pod_runs(service)
     await new_job_starts(slurm, kube, seconds=1)
     old, new = service.units.get(OLD), service.units.get(NEW)
     old.job.asked_at = new.job.runs_from
@@ -323,7 +317,7 @@ async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service,
 
 async def old_pod_went_without_a_job(slurm, kube, service) -> None:
     """Its job has ended, and it was deleted by force while it stopped."""
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.end(job_id, BaseState.PREEMPTED)
     await asyncio.sleep(3)
     kube.force_delete(OLD)
@@ -344,7 +338,7 @@ async def test_pod_waits_for_what_one_left_that_was_deleted_by_force(slurm, kube
 
 async def test_pod_waits_for_what_one_left_whose_job_ended_later(slurm, kube, service):
     """Its job stayed for what it left, and Slurm has taken the node before that was over."""
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     kube.force_delete(OLD)
     await asyncio.sleep(10)
     slurm.end(job_id, BaseState.PREEMPTED)
@@ -357,7 +351,7 @@ async def test_pod_waits_for_what_one_left_whose_job_ended_later(slurm, kube, se
 async def test_share_that_the_job_of_a_forced_pod_still_holds_is_in_nobodys_way(
     slurm, kube, service
 ):
-    await old_pod_runs(slurm, kube, service)
+    await old_pod_runs(service)
     kube.force_delete(OLD)
     await new_job_starts(slurm, kube)
     assert is_bound(kube)
@@ -383,7 +377,7 @@ async def test_nothing_that_was_left_on_a_dead_node_is_in_the_way(slurm, kube, s
 
 async def test_pod_that_a_list_had_lacked_is_there_as_before(slurm, kube, service):
     """Until its containers have stopped, however long that takes, and no longer."""
-    job_id = await old_pod_runs(slurm, kube, service)
+    job_id = await old_pod_runs(service)
     slurm.end(job_id, BaseState.PREEMPTED)
     await asyncio.sleep(3)
     kube.lose(OLD)

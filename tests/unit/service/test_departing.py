@@ -14,18 +14,13 @@ pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
 
 
-async def run_one(slurm, kube, service) -> int:
+async def run_one(service: Service) -> int:
     service.start()
-    kube.create(UID)
-    await asyncio.sleep(2)
-    slurm.start(1)
-    await asyncio.sleep(2)
-    assert kube.runs(UID)
-    return 1
+    return await service.bound(UID)
 
 
 async def test_pod_with_a_long_grace_is_hurried_when_its_job_ends(slurm, kube, service):
-    job_id = await run_one(slurm, kube, service)
+    job_id = await run_one(service)
     kube.delete(UID, grace=3600)
     await asyncio.sleep(60)
     assert kube.deleted == [], "its job holds the node: it has all the time it was given"
@@ -40,7 +35,7 @@ async def test_pod_with_a_long_grace_is_hurried_when_its_job_ends(slurm, kube, s
 
 async def test_pod_that_was_deleted_before_a_restart_is_hurried(slurm, kube):
     former = Service(slurm, kube)
-    job_id = await run_one(slurm, kube, former)
+    job_id = await run_one(former)
     await former.kill()
     kube.delete(UID, grace=3600)
     slurm.end(job_id, BaseState.PREEMPTED)
@@ -54,7 +49,7 @@ async def test_pod_that_was_deleted_before_a_restart_is_hurried(slurm, kube):
 
 
 async def test_second_deletion_that_fails_is_tried_again(slurm, kube, service):
-    job_id = await run_one(slurm, kube, service)
+    job_id = await run_one(service)
     kube.delete(UID, grace=3600)
     kube.fail["delete"].append(KubeUnreachable("refused"))
     slurm.end(job_id, BaseState.CANCELLED)

@@ -35,12 +35,6 @@ async def started(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
     return job_id
 
 
-def count(service: Service, outcome: str) -> float:
-    labels = {"action": "give_back", "outcome": outcome}
-    name = "slurm_pod_scheduler_actions_total"
-    return service.metrics.registry.get_sample_value(name, labels) or 0.0
-
-
 async def test_node_is_free_when_its_pod_has_succeeded(slurm, kube, service):
     job_id = await started(slurm, kube, service)
     kube.end_containers("uid-0")
@@ -49,10 +43,10 @@ async def test_node_is_free_when_its_pod_has_succeeded(slurm, kube, service):
     tag = read_tag(slurm.jobs[job_id].admin_comment)
     assert tag is not None
     assert (tag.ranks, tag.at) == ((0, 1), NODES)
-    assert count(service, "ok") == 1
+    assert service.acted("give_back", "ok") == 1
     await asyncio.sleep(60)
     assert (slurm.live(job_id), kube.deleted) == (True, [])
-    assert count(service, "ok") == 1
+    assert service.acted("give_back", "ok") == 1
     kube.end_containers("uid-1")
     await asyncio.sleep(5)
     assert not slurm.live(job_id)
@@ -85,9 +79,9 @@ async def test_slurm_that_refuses_is_asked_rarely(slurm, kube, service):
     slurm.refuses.add("required_nodes")
     kube.end_containers("uid-0")
     await asyncio.sleep(50)
-    assert (count(service, "refused"), slurm.jobs[job_id].nodes) == (1, NODES)
+    assert (service.acted("give_back", "refused"), slurm.jobs[job_id].nodes) == (1, NODES)
     await asyncio.sleep(3600)
-    assert count(service, "refused") < 8
+    assert service.acted("give_back", "refused") < 8
     assert slurm.live(job_id)
 
 

@@ -31,7 +31,7 @@ UID = "01234567-89ab"
 OTHER = "98765432-10fe"
 PODS = 300
 ALL_LOOKED_AT_SECONDS = PODS / 4 + 10
-QUEUE_ADDS = "slurm_pod_scheduler_workqueue_adds_total"
+QUEUE_ADDS = "workqueue_adds_total"
 STORM_SECONDS = 60.0
 EDITS_A_SECOND = 20
 MOST_EDITS = POD_EDITS[0] + STORM_SECONDS / POD_EDITS[1] + 1
@@ -64,9 +64,7 @@ async def test_edits_of_a_pending_job_cost_slurm_a_bounded_number_of_calls(
     messages = [it.message for _, patch in kube.patches for it in patch]
     assert any("the next of this pod in" in message for message in messages)
     assert len(messages) < STORM_SECONDS
-    assert service.metrics.registry.get_sample_value(
-        "slurm_pod_scheduler_edits_held_total", {"scope": "pod"}
-    )
+    assert service.metric("edits_held_total", scope="pod")
     await asyncio.sleep(POD_EDITS[1] + 5)
     last = int(STORM_SECONDS * EDITS_A_SECOND) - 1
     assert slurm.jobs[1].comment == f"comment-{last}", "what was asked for last is not lost"
@@ -149,7 +147,7 @@ async def test_another_policy_reaches_all_pods_at_its_own_pace_and_charges_no_au
     service.start()
     await asyncio.sleep(ALL_LOOKED_AT_SECONDS)
     assert slurm.calls["submit"] == PODS
-    before = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
+    before = service.metric(QUEUE_ADDS)
     service.rulebook.take(policy("rules: [{name: r, forced: {comment: from the site}}]"))
     for uid in kube.pods:
         service.queue.add(uid, WakeCause.WATCH)
@@ -162,7 +160,7 @@ async def test_another_policy_reaches_all_pods_at_its_own_pace_and_charges_no_au
     assert condition.reason == "PolicyChanged"
     await asyncio.sleep((PODS - POLICY_EDITS[0]) * POLICY_EDITS[1])
     assert {job.comment for job in slurm.jobs.values()} == {"from the site"}
-    after = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
+    after = service.metric(QUEUE_ADDS)
     assert after - before < 20 * PODS, "each waits for its own turn"
     assert "EditedTooOften" not in service.recorder.reasons()
 
@@ -187,11 +185,11 @@ async def test_edits_of_all_pods_of_a_namespace_come_one_by_one(
         kube.create(f"pod-{number}", name=f"pod-{number}")
     service.start()
     await asyncio.sleep(ALL_LOOKED_AT_SECONDS)
-    before = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
+    before = service.metric(QUEUE_ADDS)
     for uid in kube.pods:
         kube.edit(uid, {PREFIX + "comment": "edited"})
     await asyncio.sleep(30)
-    after = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
+    after = service.metric(QUEUE_ADDS)
     assert after - before < 20 * PODS, "each waits for its own turn"
     edited = [it for it in slurm.jobs.values() if it.comment == "edited"]
     assert len(edited) <= NAMESPACE_EDITS[0] + 32 / NAMESPACE_EDITS[1]

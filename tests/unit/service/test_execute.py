@@ -63,12 +63,6 @@ def unit(service: Service) -> Unit:
     return service.units.add(Unit(UID, "ns", "train", seen_at=0.0))
 
 
-def count(service: Service, action: str, outcome: str) -> float:
-    sample = "slurm_pod_scheduler_actions_total"
-    labels = {"action": action, "outcome": outcome}
-    return service.metrics.registry.get_sample_value(sample, labels) or 0.0
-
-
 # --- submit ---------------------------------------------------------------------------------------
 
 
@@ -84,7 +78,7 @@ async def test_submitted_job_is_told_later_and_recorded_in_the_same_write(
     condition = kube.condition_of(UID)
     assert (condition.status, condition.reason) == ("False", "SlurmPending")
     assert service.recorder.reasons() == ["PlaceholderSubmitted"]
-    assert count(service, "submit", "ok") == 1
+    assert service.acted("submit", "ok") == 1
 
 
 async def test_submitted_job_is_named_tagged_and_shaped_for_its_pod(service, slurm, unit):
@@ -151,7 +145,7 @@ async def test_lost_answer_leaves_the_unit_in_doubt_and_asks_for_a_census(servic
     seconds = await service.executor.do(unit, SUBMIT)
     assert unit.job_facts() == InDoubt()
     assert seconds is not None
-    assert count(service, "submit", "interrupted") == 1
+    assert service.acted("submit", "interrupted") == 1
 
 
 @pytest.mark.parametrize(
@@ -172,7 +166,7 @@ async def test_slurm_that_cannot_be_asked_is_told_and_tried_soon(
     assert kube.condition_of(UID).reason == "SlurmUnavailable"
     assert str(error) in kube.condition_of(UID).message
     assert service.recorder.reasons() == ["SlurmUnavailable"]
-    assert count(service, "submit", outcome) == 1
+    assert service.acted("submit", outcome) == 1
 
 
 @pytest.mark.parametrize(
@@ -333,7 +327,7 @@ async def test_refused_update_of_exclusions_is_counted_and_harms_nothing(service
     await service.executor.do(unit, SUBMIT)
     slurm.fail["update"].append(SlurmInvalid("no", error_number=2014, status=422))
     await service.executor.do(unit, Readmit(1, ("n1",)))
-    assert count(service, "readmit", "refused") == 1
+    assert service.acted("readmit", "refused") == 1
     assert slurm.jobs[1].excluded_nodes == ()
 
 
@@ -424,7 +418,7 @@ async def test_second_mistake_soon_after_the_first_is_told_once_and_in_time(serv
     assert await service.executor.do(unit, Reject(WAITING, other)) is None
     assert "another thing" in kube.condition_of(UID).message
     assert service.recorder.reasons() == ["SchedulingFailed"] * 2
-    assert count(service, "reject", "ok") == 2
+    assert service.acted("reject", "ok") == 2
 
 
 async def test_what_was_told_is_not_told_again(service, kube, unit):

@@ -31,8 +31,7 @@ async def bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
 
 def passes(service: Service) -> float:
     """How many were asked for."""
-    found = service.metrics.registry.get_sample_value("slurm_pod_scheduler_workqueue_adds_total")
-    return found or 0.0
+    return service.metric("workqueue_adds_total")
 
 
 async def shown(kube: TinyKube) -> None:

@@ -27,17 +27,13 @@ UID = "01234567-89ab"
 GRACE = 20  # of each pod here
 
 
-async def run_one(slurm, kube, service) -> None:
+async def run_one(service: Service) -> None:
     service.start()
-    kube.create(UID)
-    await asyncio.sleep(2)
-    slurm.start(1, node="n1")
-    await asyncio.sleep(5)
-    assert kube.runs(UID)
+    await service.bound(UID)
 
 
 async def test_job_of_a_pod_deleted_by_force_outlasts_its_grace(slurm, kube, service):
-    await run_one(slurm, kube, service)
+    await run_one(service)
     kube.force_delete(UID)
     await asyncio.sleep(GRACE + KUBELET_SECONDS - 2)
     assert slurm.live(1)
@@ -46,7 +42,7 @@ async def test_job_of_a_pod_deleted_by_force_outlasts_its_grace(slurm, kube, ser
 
 
 async def test_job_goes_at_once_when_the_containers_have_ended(slurm, kube, service):
-    await run_one(slurm, kube, service)
+    await run_one(service)
     kube.delete(UID)
     await asyncio.sleep(1)
     kube.end_containers(UID)
@@ -55,7 +51,7 @@ async def test_job_goes_at_once_when_the_containers_have_ended(slurm, kube, serv
 
 
 async def test_job_goes_when_the_node_is_out_of_service(slurm, kube, service):
-    await run_one(slurm, kube, service)
+    await run_one(service)
     kube.force_delete(UID)
     await asyncio.sleep(5)
     assert slurm.live(1)
@@ -105,7 +101,7 @@ async def test_such_a_job_goes_when_the_node_is_out_of_service(slurm, kube):
 
 async def test_such_a_job_goes_at_once_where_it_was_about_to_be_cancelled(slurm, kube):
     former = Service(slurm, kube)
-    await run_one(slurm, kube, former)
+    await run_one(former)
     kube.end_containers(UID)
     slurm.fail["cancel"].extend([SlurmUnreachable("slow")] * 100)
     kube.delete(UID)

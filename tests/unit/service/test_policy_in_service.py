@@ -14,7 +14,6 @@ from tests.unit.core.things import tag
 from tests.unit.policy.policies import PREFIX, policy
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
-from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "uid-0"
@@ -179,20 +178,16 @@ def lost(service: Service) -> list[str]:
     return [it.message for it in service.recorder.events if it.reason == "PlaceholderLost"]
 
 
-async def runs(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
+async def runs(service: Service) -> None:
     """A pod that asked for an account, and got it."""
     service.start()
-    kube.create(UID, annotations={PREFIX + "account": "x"})
-    await asyncio.sleep(5)
-    slurm.start(1)
-    await asyncio.sleep(5)
-    assert kube.bindings
+    await service.bound(UID, annotations={PREFIX + "account": "x"})
 
 
 async def test_running_pod_that_a_new_policy_refuses_gets_its_lost_job_as_it_was(
     slurm, kube, service
 ):
-    await runs(slurm, kube, service)
+    await runs(service)
     take(service, LIMITED)
     slurm.forget(1)
     await asyncio.sleep(30)
@@ -204,7 +199,7 @@ async def test_running_pod_that_a_new_policy_refuses_gets_its_lost_job_as_it_was
 
 
 async def test_running_pod_cannot_edit_its_way_around_a_policy(slurm, kube, service):
-    await runs(slurm, kube, service)
+    await runs(service)
     take(service, LIMITED)
     kube.edit(UID, {PREFIX + "account": "vip"})
     slurm.forget(1)

@@ -6,7 +6,6 @@ Nothing submits such a job yet, so the tests make the unit and its job.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
@@ -25,14 +24,6 @@ pytestmark = pytest.mark.looptime
 UIDS: Final = ("uid-0", "uid-1")
 KEPT_SECONDS: Final = 20 + 30
 """The grace period of a pod, and what its kubelet may take beyond that."""
-
-
-@pytest.fixture
-async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
-    service = Service(slurm, kube)
-    yield service
-    service.unharmed()
-    await service.kill()
 
 
 async def running(

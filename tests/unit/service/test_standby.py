@@ -30,11 +30,6 @@ async def standby(service: Service) -> Standby:
     return Standby(service.newcomers, units=service.units, pods=service.memory.pods)
 
 
-def job_of(service: Service, uid: str) -> int | None:
-    unit = service.units.get(uid)
-    return None if unit is None or unit.job is None else unit.job.job_id
-
-
 @pytest.mark.looptime
 async def test_units_are_what_the_pods_say(
     service: Service, kube: TinyKube, standby: Standby
@@ -42,15 +37,15 @@ async def test_units_are_what_the_pods_say(
     kube.on_change = standby.follow
     kube.create("u", annotations={JOB_ID: "7"})
     await asyncio.sleep(1)
-    assert job_of(service, "u") == 7
+    assert service.job_of("u") == 7
     kube.edit("u", {JOB_ID: "8"})
     await asyncio.sleep(1)
-    assert job_of(service, "u") == 8
+    assert service.job_of("u") == 8
     assert not service.units.by_job(7)
     kube.edit("u", {JOB_ID: None})
     await asyncio.sleep(1)
     assert service.units.get("u") is not None
-    assert job_of(service, "u") is None
+    assert service.job_of("u") is None
     kube.delete("u")
     await asyncio.sleep(1)
     assert len(service.units) == 0

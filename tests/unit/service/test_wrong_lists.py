@@ -8,28 +8,15 @@ import pytest
 
 from annotations import PREFIX
 from slurmapi import BaseState, SlurmUnreachable
-from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
-from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "uid-0"
 
 
-async def bound(slurm: TinySlurm, kube: TinyKube) -> int:
-    """A pod that runs, and its job."""
-    kube.create(UID)
-    await asyncio.sleep(5)
-    (job_id,) = slurm.jobs
-    slurm.start(job_id, node="n1")
-    await asyncio.sleep(5)
-    assert kube.bindings == [(UID, "n1")]
-    return job_id
-
-
 async def test_pod_that_a_list_lacks_keeps_its_placeholder(slurm, kube, service):
     service.start()
-    job_id = await bound(slurm, kube)
+    job_id = await service.bound(UID)
     kube.lose(UID)
     await asyncio.sleep(60)
     assert slurm.live(job_id)
@@ -42,7 +29,7 @@ async def test_pod_that_a_list_lacks_keeps_its_placeholder(slurm, kube, service)
 
 async def test_pod_that_the_first_list_lacks_keeps_its_placeholder(slurm, kube, service):
     service.start()
-    job_id = await bound(slurm, kube)
+    job_id = await service.bound(UID)
     await service.kill()
     kube.relist()
     kube.lose(UID)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from scheduler.config.settings import Settings
 from scheduler.core.brake import BrakeLimits
@@ -170,6 +170,18 @@ class Service:
         self._tasks.append(loop.create_task(run_workers(self.controller, 6)))
         self.parts.take_over()
 
+    async def bound(self, uid: str, **more: Any) -> int:
+        """Create a pod, and let Slurm start its job on n1; returns the job once the pod is bound.
+        `more` as in `TinyKube.create`.
+        """
+        self.kube.create(uid, **more)
+        await asyncio.sleep(5)
+        job_id = max(self.slurm.jobs)
+        self.slurm.start(job_id, node="n1")
+        await asyncio.sleep(5)
+        assert (uid, "n1") in self.kube.bindings
+        return job_id
+
     def _pod_changed(self, uid: str) -> None:
         old, new = self._shown.pop(uid, None), self.kube.store.get(uid)
         if new is not None:
@@ -179,6 +191,19 @@ class Service:
     def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
         self.volumes.claim_changed(old, new)
         self.memory.news.volumes_changed()
+
+    def job_of(self, uid: str) -> int | None:
+        """The job of a pod's unit, None while it has none."""
+        unit = self.units.get(uid)
+        return None if unit is None or unit.job is None else unit.job.job_id
+
+    def acted(self, action: str, outcome: str) -> float:
+        """How often this action had this outcome."""
+        return self.metric("actions_total", action=action, outcome=outcome)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of a metric, named without our prefix; 0 before it was ever counted."""
+        return self.metrics.registry.get_sample_value(f"slurm_pod_scheduler_{name}", labels) or 0.0
 
     async def kill(self) -> None:
         """As SIGKILL: nothing is finished, nothing is remembered."""
