@@ -43,8 +43,8 @@ LABELS: Final[Mapping[str, str]] = {
     "more than one, `_other` for all beyond the largest 100; for all beyond the largest 400 pairs "
     "with a namespace, both are `_other`",
     "pods": "of the brake: those that `run`, or `wait`",
-    "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`, `neighbours` (the pods on Nodes), "
-    "`volumes`, `claims`",
+    "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`, `neighbours` (the pods on Nodes, "
+    "without those in `pods`), `volumes`, `claims`",
     "rule": "name of a rule of the [policy file](policy.md)",
     "scope": "`pod`, `namespace`, `all`, `policy`",
     "server": "`slurm`, `kubernetes`",

@@ -23,7 +23,7 @@ from scheduler.doctor.rights import Right, rights_used
 from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import Forbidden, KubeError, NotFound
 from scheduler.kube.identity import own_namespace
-from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour
+from scheduler.kube.neighbours import NEIGHBOURS, Neighbour, on_nodes
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined
@@ -273,7 +273,7 @@ class KubeReader:
 
     async def _tenants(self) -> tuple[PodsOnNodes, PodsOnNodes]:
         pods, whole = await self._pages(
-            "/api/v1/pods", NEIGHBOURS.page, query=QUERY, most=MOST_PODS
+            "/api/v1/pods", NEIGHBOURS.page, query=on_nodes(), most=MOST_PODS
         )
         name = self._settings.scheduler_name
         ours = (it for it in pods if it.scheduler == name)

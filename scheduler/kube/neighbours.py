@@ -11,13 +11,14 @@ from sys import intern
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.labels import packed
 from scheduler.core.pod_affinity import PodTerm
-from scheduler.core.ports import HostPort
 from scheduler.core.requests import Amounts
 from scheduler.kube.demands import apart_of, ports_of, requests_of
+from scheduler.kube.shape import Shape
 from scheduler.kube.store import Change, Store
 from scheduler.kube.wire import (
     PODS,
@@ -27,25 +28,24 @@ from scheduler.kube.wire import (
     ItemList,
     Modified,
     Pod,
+    PodStatus,
     WatchEvent,
 )
 
 T = TypeVar("T")
 
 # Neither a pod that has ended nor a pod without a Node uses anything of a Node.
-QUERY: Final = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+_ON_NODES: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 # The number of templates whose common part is stored only once.
 _SHARED: Final = 4096
 # The number of host ports that are kept for one pod. Pods that relay media open whole ranges.
 MOST_PORTS: Final = 1024
 
 
-class Shape(msgspec.Struct, frozen=True, gc=False):
-    """What a pod uses of its Node, and which pods it does not want near it."""
-
-    requests: Amounts = ()
-    ports: tuple[HostPort, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
+def on_nodes(*, but_those_of: str = "") -> dict[str, str]:
+    """What selects pods on Nodes: all of them, but those of this scheduler if one is named."""
+    without = f",spec.schedulerName!={but_those_of}" if but_those_of else ""
+    return {"fieldSelector": _ON_NODES + without}
 
 
 class Neighbour(msgspec.Struct, frozen=True, gc=False):
@@ -66,6 +66,10 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
         """The object itself, because a reflector reads uid, name and version from `metadata`."""
         return self
 
+    def like(self, other: Neighbour) -> bool:
+        """Whether nothing but the version differs."""
+        return replace(self, resource_version=other.resource_version) == other
+
 
 @lru_cache(maxsize=_SHARED)
 def _once(value: T) -> T:
@@ -76,7 +80,11 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
     """The pod as a neighbour of other pods, on `node` if given, else on the Node of its spec. What
     it requests is computed if it is not given.
     """
-    meta = pod.metadata
+    meta, dropped = pod.metadata, pod.oversize
+    if dropped is not None and dropped.shape is not None:
+        labels, shape = dropped.labels, dropped.shape
+    else:
+        labels, shape = packed(meta.labels), shape_of(pod, requests)
     return Neighbour(
         uid=meta.uid,
         resource_version=meta.resource_version,
@@ -84,20 +92,46 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
         name=meta.name,
         node=intern(node or pod.spec.node_name),
         scheduler=intern(pod.spec.scheduler_name),
-        labels=_once(packed(meta.labels)),
-        shape=_once(
-            Shape(
-                requests_of(pod) if requests is None else requests,
-                ports_of(pod)[:MOST_PORTS],
-                _kept_terms(apart_of(pod)),
-            )
-        ),
+        labels=_once(labels),
+        shape=_once(shape),
         leaving=meta.deletion_timestamp is not None,
+    )
+
+
+def shape_of(pod: Pod, requests: Amounts | None = None) -> Shape:
+    """What the pod means for others on its Node. What it requests is computed if not given."""
+    return Shape(
+        requests_of(pod) if requests is None else requests,
+        ports_of(pod)[:MOST_PORTS],
+        _kept_terms(apart_of(pod)),
     )
 
 
 def _kept_terms(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
     return tuple(it for it in terms[:MOST_TERMS_READ] if it.words <= MOST_WORDS_READ)
+
+
+def same_for_others(old: Pod, new: Pod, *, but_node: bool = False) -> bool:
+    """Whether nothing has changed of a pod that other pods depend on; with `but_node` its Node may
+    have. Costs less than to compare two neighbours.
+    """
+    before, after = old.metadata, new.metadata
+    spec = replace(old.spec, node_name=new.spec.node_name) if but_node else old.spec
+    return (
+        spec == new.spec
+        and before.labels == after.labels
+        and (before.deletion_timestamp is None) == (after.deletion_timestamp is None)
+        and old.finished == new.finished
+        and old.oversize == new.oversize
+        and _reported_sizes(old.status) == _reported_sizes(new.status)
+    )
+
+
+def _reported_sizes(status: PodStatus) -> list[object]:
+    """What the kubelet reports of resources: a resize may change them."""
+    containers = (*status.init_container_statuses, *status.container_statuses)
+    resizes = [it for it in status.conditions if it.type == "PodResizePending"]
+    return [*resizes, *((it.name, it.resources, it.allocated_resources) for it in containers)]
 
 
 class NeighbourStore(Store[Neighbour]):

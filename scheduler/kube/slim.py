@@ -17,8 +17,10 @@ from msgspec.structs import replace
 
 from scheduler.core.annotation_size import crowded
 from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
+from scheduler.core.labels import packed
 from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, JOB_NODES, JOB_PARTITION
 from scheduler.kube.clip import clipped
+from scheduler.kube.neighbours import shape_of
 from scheduler.kube.wire import (
     Added,
     ContainerState,
@@ -121,6 +123,9 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
     spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
     found = _oversize(meta, spec)
     if found is not None:
+        if pod.spec.node_name:
+            labels = packed(pod.metadata.labels)
+            found = replace(found, labels=labels, shape=shape_of(pod))
         meta, spec = _only_records(meta), _bare(spec)
     elif full is not None:
         found = Oversize(full.field, full.value, full.expected)

@@ -29,6 +29,7 @@ from scheduler.core.node_suitability import (
 )
 from scheduler.core.requests import allocatable
 from scheduler.kube.errors import KubeGarbled
+from scheduler.kube.shape import Shape
 
 T = TypeVar("T")
 Quantity = str | int | float
@@ -287,12 +288,15 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 
 class Oversize(Wire, frozen=True, gc=False):
     """For a pod that is too large to be kept: which part is too large, the total size, and the
-    limit.
+    limit. Of a pod on a Node `labels` (packed) and `shape` have what was dropped and other pods
+    depend on.
     """
 
     part: str
     size: str
     most: str
+    labels: str = ""
+    shape: Shape | None = None
 
 
 class Pod(Wire, frozen=True, gc=False):

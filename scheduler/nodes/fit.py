@@ -30,6 +30,7 @@ from scheduler.nodes.aversions import Repelling
 from scheduler.nodes.candidates import NOT_SURVEYED, Complaint, Nodes, Survey
 from scheduler.nodes.divisions import Divisions
 from scheduler.nodes.neighbourhood import Load, Neighbourhood
+from scheduler.nodes.own_pods import OwnPods
 from scheduler.nodes.surveyor import SLICE_ITEMS, Surveyor
 from scheduler.nodes.volumes import Reach, Volumes, out_of_reach
 
@@ -117,8 +118,9 @@ class _Kept:
 
 
 class NodeFit:
-    """Checks Nodes by the pods that are on them. `seen` has all pods as their watch shows them,
-    `own` the pods that we serve, and `binding` the bindings that our watch does not show yet.
+    """Checks Nodes by the pods that are on them. `seen` has the pods that the watch of pods on
+    Nodes shows, without the pods that we serve if `own_left_out`. `own` are those, and `binding`
+    are the bindings that our watch does not show yet.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class NodeFit:
         own: Joined[Pod],
         binding: Mapping[str, str],
         clock: Callable[[], float],
+        own_left_out: bool = False,
         on_ready: Callable[[str], None] = lambda _unit: None,
     ) -> None:
         self._nodes = nodes
@@ -138,6 +141,7 @@ class NodeFit:
         self._scheduler_name = scheduler_name
         self._seen = seen
         self._own = own
+        self._own_left_out = own_left_out
         self._binding = binding
         self._clock = clock
         self._readable = True
@@ -147,6 +151,7 @@ class NodeFit:
         self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
         self._divisions = Divisions(nodes)
         self.around = Neighbourhood()
+        self._own_there = OwnPods(self.around)
         self.surveyor = Surveyor(self._survey_again, on_ready=on_ready, clock=clock)
 
     @property
@@ -162,8 +167,8 @@ class NodeFit:
         """Why the pod cannot be bound to this Node now, with others of its gang so that they are
         `alike` pods there; None if it can.
         """
-        if pod.metadata.uid in self._seen:
-            return None  # it is there already, as our own watch will show soon
+        if self._is_there(pod):
+            return None  # as our own watch shows, or will show soon
         node = self._nodes.facts(target)
         if node is None:
             return None
@@ -183,7 +188,7 @@ class NodeFit:
         `holds_nodes` the pod is about to be checked against its own node; a plain pod needs no
         comparison for that.
         """
-        if pod.metadata.uid in self._seen:
+        if self._is_there(pod):
             return None
         demands = self._demands(pod)
         if holds_nodes and demands.plain:
@@ -222,14 +227,24 @@ class NodeFit:
             return False
         if self.unfit(pod, target) is not None:
             return False
-        if pod.metadata.uid not in self._seen:
+        if not self._is_there(pod):
             requests = self._demanded(pod).requests
             self.around.assume(neighbour(pod, node=target, requests=requests))
+            if self._own_left_out:
+                self._own_there.claimed(pod)
         return True
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
-        """Called with each change that the watch of all pods shows."""
+        """Called with each change that the watch of pods on Nodes shows."""
         self.around.changed(old, new)
+
+    def own_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Called with each change of a pod that we serve."""
+        if self._own_left_out:
+            self._own_there.changed(old, new)
+
+    def _is_there(self, pod: Pod) -> bool:
+        return pod.metadata.uid in self._seen or pod.metadata.uid in self._own_there
 
     def _outdated(self, kept: _Kept, now: float) -> bool:
         if kept.edition != self._nodes.edition:
@@ -270,7 +285,7 @@ class NodeFit:
         is not counted yet, and one to three passes over all Nodes.
         """
         missing = [it for it in demands.crowds if not self.around.counts(it)]
-        pods = len(self._seen) * sum(map(crowd_weight, missing))
+        pods = (len(self._seen) + len(self._own_there)) * sum(map(crowd_weight, missing))
         looks = 1 + (not self._divisions.knows(demands.spread, demands.wishes))
         looks += not self._nodes.located
         return pods + looks * len(self._nodes.all_facts()) * demands.node_items

@@ -1,6 +1,6 @@
 """Knows the pods of all schedulers on each Node, with sums and counts of them.
 
-Fed by the watch of all pods, and by our own bindings until that watch shows them. Answers that are
+Fed by the watches of pods, and by our own bindings until a watch shows them. Answers that are
 needed again and again are kept and updated with each pod that comes or goes. So a look at a unit
 never goes through all pods, except for the first question about a crowd (core.pod_affinity.Crowd).
 """
@@ -99,6 +99,15 @@ class Neighbourhood:
         pod = self._assumed.pop(uid, None)
         if pod is not None:
             self._leave(pod)
+
+    def confirm(self, uid: str, node: str) -> Neighbour | None:
+        """The assumed pod, which the watch shows on this Node now and which stays counted there.
+        None, and nothing is changed, if it was not assumed, or on another Node.
+        """
+        pod = self._assumed.get(uid)
+        if pod is None or pod.node != node:
+            return None
+        return self._assumed.pop(uid)
 
     def assumed(self) -> tuple[str, ...]:
         """The uids of pods whose bindings the watch does not show yet."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from scheduler.config.settings import SettingsError
+from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.node_mapping import Strategy, Way
 from scheduler.facts.caches import Caches
+from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.map import NodeMap
@@ -63,6 +64,7 @@ class KnownCluster:
             seen=stores.neighbours,
             own=memory.pods,
             binding=memory.units.binding,
+            own_left_out=bool(own_left_out(outside.settings)),
             clock=outside.clock,
             on_ready=memory.news.compared,
         )
@@ -85,12 +87,24 @@ class KnownCluster:
             mapped=mapped,
         )
 
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Called with each change of one of our pods."""
+        self.fit.own_changed(old, new)
+        self._memory.news.pod_changed(old, new)
+
     def mapping_changed(self) -> None:
         """Called when Slurm's nodes, a map file or a slurmd pod has changed."""
         self.nodes.mapping_changed()
 
     def _nodes_changed(self) -> None:
         self._memory.news.nodes_changed(self.nodes.gpu_types)
+
+
+def own_left_out(settings: Settings) -> str:
+    """The scheduler name whose pods the watch of pods on Nodes leaves out; "" if none. The watch of
+    our own pods shows those, unless it is limited to some namespaces.
+    """
+    return "" if settings.watch_namespace else settings.scheduler_name
 
 
 def _map_file(strategy: Strategy) -> MapFile:

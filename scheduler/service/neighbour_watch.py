@@ -7,11 +7,12 @@ import asyncio
 import structlog
 
 from scheduler.kube.identity import may_read_pods
-from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour, NeighbourStore
+from scheduler.kube.neighbours import NEIGHBOURS, Neighbour, NeighbourStore, on_nodes
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.nodes.fit import NodeFit
 from scheduler.service.changes import report_changes
+from scheduler.service.known_cluster import own_left_out
 from scheduler.service.news import News
 from scheduler.service.outside import Outside
 
@@ -35,7 +36,12 @@ class NeighbourWatch:
         self._news = news
         self.reflector: Reflector[Neighbour] = Reflector(
             session,
-            Resource(name="neighbours", path="/api/v1/pods", decode=NEIGHBOURS, query=QUERY),
+            Resource(
+                name="neighbours",
+                path="/api/v1/pods",
+                decode=NEIGHBOURS,
+                query=on_nodes(but_those_of=own_left_out(outside.settings)),
+            ),
             store=store,
             on_change=fit.changed,
             metrics=outside.metrics,

@@ -50,9 +50,9 @@ class Reflections:
         self._outside = outside
         self._memory = memory
         self._session = session
-        self._pods = tuple(self._of_pods())
         stores = stores_for(outside.settings.strategies)
         self.known = known = KnownCluster(outside, memory, stores, policy=policy)
+        self._pods = tuple(self._of_pods())
         self.nodes = NodeWatch(outside, session, stores, known=known)
         self.volumes = VolumeWatch(
             outside, session, stores.volumes, volumes=known.volumes, news=memory.news
@@ -107,7 +107,7 @@ class Reflections:
                 self._session,
                 resource,
                 store=self._memory.pods.new(),
-                on_change=self._memory.news.pod_changed,
+                on_change=self.known.pod_changed,
                 metrics=self._outside.metrics,
             )
 

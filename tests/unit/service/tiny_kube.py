@@ -357,7 +357,7 @@ class TinyKube:
             self.on_claim_change(change.old, change.new)
 
     def add_neighbour(self, pod: Pod) -> None:
-        """A pod on a Node, of any scheduler, as the watch of all pods shows it."""
+        """A pod on a Node, of another scheduler, as the watch of pods on Nodes shows it."""
         found = neighbour(pod)
         for change in self.neighbours.apply(found):
             self.on_neighbour_change(change.old, change.new)
@@ -396,11 +396,6 @@ class TinyKube:
     def _deliver(self) -> None:
         uid, change = self._unseen.popleft()
         change()
-        pod = self._mirror.get(uid)
-        if pod is None or not pod.spec.node_name or pod.finished:
-            self.remove_neighbour(uid)
-        else:
-            self.add_neighbour(pod)
         self.on_change(uid)
 
 

@@ -116,7 +116,7 @@ class Service:
         self.memory = Memory(outside, kube.store)
         self.units, self.queue = self.memory.units, self.memory.queue
         self.presence = self.memory.presence
-        known = self._known(outside)
+        self.known = known = self._known(outside)
         self.slurm_nodes, self.nodes = known.records, known.nodes
         self.fit, self.volumes = known.fit, known.volumes
         self.rulebook = known.rulebook
@@ -186,7 +186,7 @@ class Service:
         old, new = self._shown.pop(uid, None), self.kube.store.get(uid)
         if new is not None:
             self._shown[uid] = new
-        self.memory.news.pod_changed(old, new)
+        self.known.pod_changed(old, new)
 
     def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
         self.volumes.claim_changed(old, new)
