@@ -8,6 +8,9 @@ bound are dropped and counted.
 A webhook may refuse the Events of one namespace, or take long over each. So at most one Event of a
 namespace is written at a time. An Event that fails or is slow delays its own namespace alone. All
 namespaces wait only if the API server can serve none of them (`event_pauses.py`).
+
+While pods wait for the scheduler itself, as in a burst, their Events wait too, for some seconds.
+They cost the API server half as much as the bindings.
 """
 
 from __future__ import annotations
@@ -50,6 +53,11 @@ OBJECT_SECONDS = 300.0
 TOTAL_BURST = 100
 CAPACITY = 2000
 DRAIN_SECONDS = 2.0  # a part of the grace period of the shutdown
+# Events give way to other work for this long in a row, and only while fewer than this many wait.
+YIELD_SECONDS = 10.0
+YIELD_EVENTS = CAPACITY // 2
+# How often Events that give way look whether they still must.
+_YIELD_LOOK_SECONDS = 0.2
 # The shortest wait. The rest of a pause can be less than the clock's resolution.
 _SOONEST_SECONDS = 0.001
 
@@ -128,6 +136,8 @@ class Recorder:
         self._known: OrderedDict[_Key, _Entry] = OrderedDict()
         self._pauses = EventPauses()
         self._busy: set[str] = set()
+        self._yields_since: float | None = None
+        self._others_wait: Callable[[], bool] = lambda: False
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -172,9 +182,11 @@ class Recorder:
         self._stopping.set()
         self._wake.set()
 
-    async def run(self) -> None:
-        """Write events until stopped."""
+    async def run(self, *, others_wait: Callable[[], bool] = lambda: False) -> None:
+        """Write events until stopped. `others_wait` says whether there is more urgent work."""
+        self._others_wait = others_wait
         await self._all_write(self._write_paced)
+        self._others_wait = lambda: False  # the process ends, and serves nobody any more
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._all_write(self._write_rest)
@@ -205,7 +217,7 @@ class Recorder:
 
     def _next(self, now: float) -> tuple[_Key, _Entry] | None:
         """The next Event that may be written. Its namespace is busy from here on."""
-        if self._pauses.all_until > now:
+        if self._pauses.all_until > now or self._yields(now):
             return None
         found = self._waiting.pop(
             lambda namespace: namespace not in self._busy and self._pauses.until(namespace) <= now
@@ -214,9 +226,20 @@ class Recorder:
             self._busy.add(found[1].ref.namespace)
         return found
 
+    def _yields(self, now: float) -> bool:
+        """Whether the Events that wait give way to other work."""
+        if not 0 < len(self._waiting) < YIELD_EVENTS or not self._others_wait():
+            self._yields_since = None
+            return False
+        if self._yields_since is None:
+            self._yields_since = now
+        return now - self._yields_since < YIELD_SECONDS
+
     async def _wait_for_news(self) -> None:
         """Wait until an Event was recorded or written, or a pause is over."""
         seconds = self._pauses.next_over(asyncio.get_running_loop().time())
+        if self._yields_since is not None:
+            seconds = min(seconds or math.inf, _YIELD_LOOK_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds and max(seconds, _SOONEST_SECONDS)):
                 await self._wake.wait()

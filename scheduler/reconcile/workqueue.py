@@ -119,6 +119,10 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._queue)
 
+    def has_work(self) -> bool:
+        """Whether a key waits for a worker."""
+        return bool(self._queue)
+
     def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
         """Request one pass for the key, for these causes. If the key waits already, it moves to the
         lane of its present level and keeps its earlier causes. After `shut_down` nothing is added.

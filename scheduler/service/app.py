@@ -185,6 +185,9 @@ class App:
         if (port := await self._parts.hooks.open()) is not None:
             log.info("listening", face="hooks-api", port=port)
 
+    async def _record_events(self) -> None:
+        await self._recorder.run(others_wait=self._memory.queue.has_work)
+
     def _start(self, group: asyncio.TaskGroup) -> dict[str, asyncio.Task[None]]:
         elected = self._election.elected.wait
         parts: dict[str, Coroutine[Any, Any, None]] = {
@@ -202,7 +205,7 @@ class App:
             "brake": self._guard("brake", self._parts.brake.run()),
             "slurmctld": self._guard("slurmctld", _after(self._parts.slurmctld.run, elected)),
             "grace times": self._guard("grace times", _after(self._parts.grace_times.run, elected)),
-            "recorder": _after(self._recorder.run, elected),
+            "recorder": _after(self._record_events, elected),
             "hooks": self._guard("hooks", self._parts.hooks.run()),
             "kill wait": self._guard("kill wait", self._parts.kill_wait.run()),
             "handover guard": self._guard(

@@ -248,3 +248,57 @@ async def test_crowd_delays_nobody_elses_events(stub: ApiStub, api: Writing) -> 
         await until(lambda: api.written == 81)
         recorder.stop()
     assert stub.seen[0].body["reason"] == "Scheduled"
+
+
+class OtherWork:
+    """Work of the scheduler that waits, and how often the recorder has asked about it."""
+
+    def __init__(self) -> None:
+        self.waits = True
+        self.asked = 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.waits
+
+
+async def test_events_give_way_while_other_work_waits(stub: ApiStub, api: Writing) -> None:
+    recorder, others = Recorder(api, component="c", instance="i"), OtherWork()
+    stub.answer("POST", EVENTS, ok({}, 201))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=others))
+        await until(lambda: others.asked > 12)  # each writer, several times
+        assert api.written == 0
+        others.waits = False
+        await until(lambda: api.written == 1)
+        recorder.stop()
+
+
+async def test_events_give_way_for_a_while_only(
+    stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "YIELD_SECONDS", 0.1)
+    recorder = Recorder(api, component="c", instance="i")
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for n in range(3):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=OtherWork()))
+        await until(lambda: api.written == 3)
+        recorder.stop()
+
+
+async def test_events_that_may_soon_be_too_many_give_way_to_nothing(
+    stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "YIELD_EVENTS", 5)
+    recorder = Recorder(api, component="c", instance="i")
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for n in range(8):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=OtherWork()))
+        await until(lambda: api.written == 4)
+        recorder.stop()
+    assert api.written == 8  # what waits at the end is written all the same
