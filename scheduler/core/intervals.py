@@ -6,9 +6,10 @@ from typing import Final
 
 # A bind must rely on a look at the job that is no older than this (I2).
 FRESH_SECONDS: Final = 2.0
-# Most nodes are ready within this time after the allocation: only PrologSlurmctld must return.
-# Until then no look is made at a CONFIGURING job, because the pulse shows when the node is ready.
-MADE_READY_SECONDS: Final = 1.0
+# While a node is made ready, the pulse shows when that ends, and it looks at a few such jobs each
+# second, so that their pods can say where they are (`slurm/pulse.py`). Only after this time does a
+# pod cause a look itself, and show its job even without one.
+MADE_READY_SECONDS: Final = 60.0
 # If waiting can help, an allocation on an unfit Node is released only after this time.
 UNFIT_SECONDS: Final = 60.0
 # The longest time that an allocation is kept while another pod leaves its Node: the guard's

@@ -16,6 +16,7 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNTOLD_SECONDS,
 )
+from slurmapi.model import BaseState
 
 
 def told_at(*, submitted_at: float, asked_at: float, runs: bool) -> float:
@@ -39,8 +40,11 @@ def first_words(
         return actions
     if now < facts.tell_at:
         kept = tuple(it for it in actions if not _says_that_it_waits(it))
-        # An answer of Slurm may allow the words earlier than `tell_at` says now.
-        return (*kept, Again(min(facts.tell_at - now, SOON_SECONDS)))
+        # Of a job that has not started, an answer of Slurm may allow the words earlier than
+        # `tell_at` says now.
+        started = job.state is not None and job.state.base is BaseState.RUNNING
+        seconds = facts.tell_at - now
+        return (*kept, Again(seconds if started else min(seconds, SOON_SECONDS)))
     if any(isinstance(it, Tell) for it in actions):
         return actions
     return (*recorded(facts, job.job_id, now), *actions)

@@ -540,27 +540,27 @@ def _too_early(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
     """What to do while a look at a started job would show nothing that is of use; () otherwise."""
-    held_up = _held_up(facts, job, now)
-    if held_up:
-        return (*_pending(pods, held_up), Again(SOON_SECONDS))
+    record = job.record
+    known = record is not None and record.state.base is BaseState.RUNNING
+    if record is not None and known and (facts.any_runs or not warned(record)):
+        held = f"Slurm job {job.job_id} has {','.join(record.nodes)}"
+        if record.state.configuring and _configuring(job):
+            # The pulse shows when the node is ready.
+            text = f"{held}, which is being made ready"
+            return (*_pending(pods, text), Again(SLOW_LOOK_SECONDS))
+        way = _in_the_way(facts, job, now)
+        if way:
+            return (*_pending(pods, f"{held}, {way}"), Again(SOON_SECONDS))
     look_at = job.allocated_at + MADE_READY_SECONDS
     return (Again(look_at - now),) if _configuring(job) and now < look_at else ()
 
 
-def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
-    """What a started job waits for; "" if the next look must show it.
+def _in_the_way(facts: UnitFacts, job: Tracked, now: float) -> str:
+    """What a started job waits for although its node is ready; "" if the next look must show it.
 
-    The pulse shows when a node is ready, and the watch when a pod is gone. So however many pods
-    wait, Slurm is not asked about each of them again and again (I10).
+    The watch shows when a pod is gone. So however many pods wait, Slurm is not asked about each of
+    them again and again (I10).
     """
-    record = job.record
-    if record is None or record.state.base is not BaseState.RUNNING:
-        return ""
-    if warned(record) and not facts.any_runs:
-        return ""
-    held = f"Slurm job {job.job_id} has {','.join(record.nodes)}"
-    if record.state.configuring and _configuring(job):
-        return f"{held}, which is being made ready"
     way = facts.in_way
     # A pod that is stopping holds its ports and its share of the Node until it has stopped, and it
     # may not be marked as leaving yet.
@@ -568,7 +568,7 @@ def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
     unfit = any(it is not None and not it.occupied for it in found)
     if way is None or way.is_young(now) or now >= way.until or not job.running_since or unfit:
         return ""
-    return f"{held}, {way}"
+    return f"{way}"
 
 
 def _binds(

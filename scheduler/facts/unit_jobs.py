@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.core.facts import JobFacts
-from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS
+from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, MADE_READY_SECONDS
 from scheduler.core.naming import Owner
 from scheduler.core.untold import told_at
 from scheduler.facts.claims import unweighed, weigh
@@ -60,6 +60,9 @@ class UnitJobs:
             return None
         runs = job.state is not None and job.state.base is BaseState.RUNNING
         if runs and not job.running_since and job.looked_at < job.allocated_at:
-            # The first look after the start is mostly followed by the bind.
-            return job.allocated_at + LONGEST_UNTOLD_SECONDS
+            # The first look after the start is mostly followed by the bind. While the node is made
+            # ready, a pulse makes that look.
+            configuring = job.state is not None and job.state.configuring
+            seconds = MADE_READY_SECONDS if configuring else LONGEST_UNTOLD_SECONDS
+            return job.allocated_at + seconds
         return told_at(submitted_at=job.submitted_at, asked_at=job.asked_at, runs=runs)

@@ -51,8 +51,9 @@ _LATE_SECONDS: Final = 5.0
 # and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
 _UNKNOWN: Final = JobState(BaseState.UNKNOWN)
-# Limits of full looks at pending jobs: this many a second in all, and a minimum age of each job's
-# last look. While Slurm has given a job no reason yet, the shorter age applies.
+# Limits of full looks at jobs that are pending or whose nodes are made ready: this many a second in
+# all, and a minimum age of each job's last look. While Slurm has given a job no reason yet, the
+# shorter age applies.
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
@@ -361,7 +362,13 @@ def _doubted(_unit: Unit, job: Placeholder, _now: float) -> bool:
 
 
 def _reason_is_due(_unit: Unit, job: Placeholder, now: float) -> bool:
-    if job.state is None or job.state.base is not BaseState.PENDING:
+    if job.state is None:
+        return False
+    if job.state.configuring:
+        # Only a look shows which nodes are made ready.
+        unseen = job.looked_at < job.allocated_at
+        return unseen and job.allocated_at + _FIRST_REASON_SECONDS <= now
+    if job.state.base is not BaseState.PENDING:
         return False
     if not job.looked_at:
         # A new job counts as pending until Slurm has shown its state.

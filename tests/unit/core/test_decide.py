@@ -35,6 +35,7 @@ from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
     FRESH_SECONDS,
     HANDOVER_SECONDS,
+    MADE_READY_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
@@ -221,14 +222,15 @@ def test_job_that_is_made_ready_is_not_bound_to():
     job = tracked(record(BaseState.RUNNING, "CONFIGURING"))
     tell, again = decide(facts(WAITING, job=job), NOW)
     assert isinstance(tell, Tell)
-    assert again == SOON
+    assert again == SLOW
 
 
-def test_job_that_is_made_ready_is_not_looked_at_in_its_first_second():
+def test_job_that_is_made_ready_is_left_to_the_pulse_for_long():
     pulse = state(BaseState.RUNNING, "CONFIGURING")
-    young = tracked(state=pulse, allocated_at=NOW - 0.25)
-    assert decide(facts(WAITING, job=young), NOW) == (Again(0.75),)
-    assert decide(facts(WAITING, job=young), NOW + 0.75) == (Inspect(JOB), SOON)
+    young = tracked(state=pulse, allocated_at=NOW)
+    assert decide(facts(WAITING, job=young), NOW) == (Again(MADE_READY_SECONDS),)
+    later = NOW + MADE_READY_SECONDS
+    assert decide(facts(WAITING, job=young), later) == (Inspect(JOB), SOON)
     ready = dataclasses.replace(young, state=state(BaseState.RUNNING))
     assert decide(facts(WAITING, job=ready), NOW) == (Inspect(JOB), SOON)
 
@@ -439,16 +441,16 @@ def test_allocation_is_kept_for_a_pod_that_leaves_within_bounds(leaves_in, secon
 
 
 HELD_UP: Final = {
-    "made ready": tracked(record(BaseState.RUNNING, "CONFIGURING"), at=NOW - 60),
-    "one still stops": tracked(record(), at=NOW - 60, running_since=NOW - 60),
+    "made ready": (tracked(record(BaseState.RUNNING, "CONFIGURING"), at=NOW - 60), SLOW),
+    "one still stops": (tracked(record(), at=NOW - 60, running_since=NOW - 60), SOON),
 }
 
 
-@pytest.mark.parametrize("job", HELD_UP.values(), ids=HELD_UP.keys())
-def test_allocation_that_is_held_up_costs_slurm_no_looks(job):
+@pytest.mark.parametrize(("job", "next_pass"), HELD_UP.values(), ids=HELD_UP.keys())
+def test_allocation_that_is_held_up_costs_slurm_no_looks(job, next_pass):
     tell, again = decide(facts(WAITING, job=job, in_way=IN_WAY), NOW)
     assert isinstance(tell, Tell)
-    assert again == SOON
+    assert again == next_pass
 
 
 def test_what_is_held_up_is_looked_at_before_it_is_given_back_or_bound():

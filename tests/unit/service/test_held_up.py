@@ -57,6 +57,44 @@ async def test_pod_whose_node_is_made_ready_at_once_costs_one_look(slurm, kube, 
     assert slurm.calls["job"] == 1
 
 
+async def test_crowd_whose_nodes_are_made_ready_costs_a_few_requests_a_second(slurm, kube, service):
+    """As in a burst on busy servers: the slower they are, the less may be asked of them."""
+    for number in range(COUNT):
+        kube.create(f"uid-{number}", name=f"train-{number}")
+    service.start()
+    await asyncio.sleep(0.5)
+    for job_id in slurm.jobs:
+        slurm.start(job_id, "CONFIGURING", node="n1")
+    patches, seconds = len(kube.patches), 5
+    await asyncio.sleep(seconds)
+    most = 4 * seconds + 4
+    assert 0 < slurm.calls["job"] <= most
+    assert 0 < len(kube.patches) - patches <= most
+    passes = service.metric("workqueue_adds_total")
+    await asyncio.sleep(1)
+    assert service.metric("workqueue_adds_total") - passes < COUNT, "no pass each second"
+    slurm.calls.clear()
+    for job_id in slurm.jobs:
+        slurm.change(job_id, BaseState.RUNNING)
+    await asyncio.sleep(2)
+    assert len(kube.bindings) == COUNT
+    assert slurm.calls["job"] <= COUNT + most
+
+
+async def test_each_pod_of_a_crowd_says_in_time_that_its_node_is_made_ready(slurm, kube, service):
+    for number in range(COUNT):
+        kube.create(f"uid-{number}", name=f"train-{number}")
+    service.start()
+    await asyncio.sleep(0.5)
+    for job_id in slurm.jobs:
+        slurm.start(job_id, "CONFIGURING", node="n1")
+    await asyncio.sleep(COUNT / 4 + 6)
+    for uid in kube.pods:
+        condition = kube.condition_of(uid)
+        assert condition is not None
+        assert "has n1, which is being made ready" in condition.message
+
+
 async def test_job_that_starts_elsewhere_after_a_requeue_is_not_held_up_there(slurm, kube, service):
     await start_all(service)
     slurm.requeue(1)
