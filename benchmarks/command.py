@@ -18,10 +18,12 @@ from benchmarks.main_path.servers import NODES, Servers
 
 def servers_of(args: argparse.Namespace) -> AbstractContextManager[Servers]:
     """The servers that `--on` and `--release` name. A sandbox has `args.nodes` nodes and room for
-    `args.jobs` jobs, if these are set. Raises ServersError.
+    `args.jobs` jobs, if these are set. A real Slurm has the scheduler's hooks if `args.guard` or
+    `args.hooks` is set. Raises ServersError.
     """
     if args.on == "live":
-        return servers.live(args.release)
+        hooks = getattr(args, "guard", False) or getattr(args, "hooks", False)
+        return servers.live(args.release, hooks=hooks)
     nodes = getattr(args, "nodes", NODES[args.release])
     jobs = max(getattr(args, "jobs", 0), servers.MAX_JOB_COUNT)
     return servers.sandbox(args.release, nodes, jobs=jobs)

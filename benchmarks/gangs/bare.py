@@ -87,7 +87,8 @@ class BareGang:
     async def _until_it_runs(self, job_id: int) -> None:
         while True:
             answer = await self._ask_slurm("GET", f"/jobs/state/?job_id={job_id}")
-            if "RUNNING" in answer["jobs"][0]["state"]:
+            state = answer["jobs"][0]["state"]
+            if "RUNNING" in state and "CONFIGURING" not in state:
                 return
             await asyncio.sleep(POLL_SECONDS)
 

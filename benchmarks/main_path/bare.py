@@ -129,7 +129,7 @@ class BareLoop:
                 query = "&".join(f"job_id={it}" for it in ids[start : start + _CHUNK])
                 answer = await ask(self._slurm, "GET", f"{self._api}/jobs/state/?{query}")
                 for job in answer["jobs"]:
-                    if "RUNNING" in job["state"]:
+                    if "RUNNING" in job["state"] and "CONFIGURING" not in job["state"]:
                         self._waiting.pop(int(job["job_id"])).set_result(None)
             await asyncio.sleep(POLL_SECONDS)
 

@@ -106,10 +106,14 @@ def _sandbox_servers(folder: Path, release: str, nodes: int, slurm_port: int) ->
 
 
 @contextmanager
-def live(release: str) -> Iterator[Servers]:
-    """The rigs of the live tests: real kube-apiserver and Slurm, played kubelets. Needs root."""
+def live(release: str, *, hooks: bool = False) -> Iterator[Servers]:
+    """The rigs of the live tests: real kube-apiserver and Slurm, played kubelets. Needs root. With
+    `hooks` Slurm runs our scripts when a job starts and ends, which cost a process for each job.
+    """
     with ExitStack() as stack:
         slurm = stack.enter_context(SlurmRig(slurm_build.ensure(release)))
+        if not hooks:
+            stack.enter_context(slurm.without_hooks())
         kube = stack.enter_context(KubeRig(kube_build.ensure(), go={}))
         shapes = [NodeShape(name=name, cpus=CPUS_PER_NODE) for name in slurm.nodes]
         stack.enter_context(SimulatedNodes(kube, shapes))
@@ -123,7 +127,7 @@ def live(release: str) -> Iterator[Servers]:
             kube_ca=kube.ca,
             slurm_url=slurm.url,
             slurm_token_file=slurm.token_file,
-            hooks_folder=slurm.hooks_folder,
+            hooks_folder=slurm.hooks_folder if hooks else None,
         )
 
 

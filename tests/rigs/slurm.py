@@ -16,8 +16,8 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -221,24 +221,26 @@ class SlurmRig:
         with self.configured("JobSubmitPlugins=lua\n"):
             yield
 
-    @contextmanager
-    def configured(self, lines: str) -> Iterator[None]:
+    def configured(self, lines: str) -> AbstractContextManager[None]:
         """Within the block slurm.conf has these lines too; restarts slurmctld before and after."""
-        conf = self._run / "etc" / "slurm.conf"
-        usual = conf.read_text()
-        try:
-            self._restart_with(conf, f"{usual}{lines}")
-            yield
-        finally:
-            self._restart_with(conf, usual)
+        return self._with_conf(lambda conf: conf + lines)
+
+    def suspending(self) -> AbstractContextManager[None]:
+        """Within the block preemption suspends jobs; slurmctld is restarted before and after."""
+        return self._with_conf(slurm_conf.suspending)
+
+    def without_hooks(self) -> AbstractContextManager[None]:
+        """Within the block Slurm runs no scripts when jobs start and end, as at a site that has not
+        installed them; slurmctld is restarted before and after.
+        """
+        return self._with_conf(slurm_conf.without_hooks)
 
     @contextmanager
-    def suspending(self) -> Iterator[None]:
-        """Within the block preemption suspends jobs; slurmctld is restarted before and after."""
+    def _with_conf(self, change: Callable[[str], str]) -> Iterator[None]:
         conf = self._run / "etc" / "slurm.conf"
         usual = conf.read_text()
         try:
-            self._restart_with(conf, slurm_conf.suspending(usual))
+            self._restart_with(conf, change(usual))
             yield
         finally:
             self._restart_with(conf, usual)
