@@ -40,6 +40,9 @@ _ON_NODES: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed
 _SHARED: Final = 4096
 # The number of host ports that are kept for one pod. Pods that relay media open whole ranges.
 MOST_PORTS: Final = 1024
+# The number of resources that are kept for one pod. A pod may name thousands of extended ones.
+MOST_AMOUNTS: Final = 64
+_FIRST_OF_ALL: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def on_nodes(*, but_those_of: str = "") -> dict[str, str]:
@@ -101,10 +104,17 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
 def shape_of(pod: Pod, requests: Amounts | None = None) -> Shape:
     """What the pod means for others on its Node. What it requests is computed if not given."""
     return Shape(
-        requests_of(pod) if requests is None else requests,
+        _kept_amounts(requests_of(pod) if requests is None else requests),
         ports_of(pod)[:MOST_PORTS],
         _kept_terms(apart_of(pod)),
     )
+
+
+def _kept_amounts(requests: Amounts) -> Amounts:
+    if len(requests) <= MOST_AMOUNTS:
+        return requests
+    wanted = sorted(requests, key=lambda it: it[0] not in _FIRST_OF_ALL)
+    return tuple(sorted(wanted[:MOST_AMOUNTS]))
 
 
 def _kept_terms(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:

@@ -123,7 +123,7 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
     spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
     found = _oversize(meta, spec)
     if found is not None:
-        if pod.spec.node_name:
+        if pod.spec.node_name and not pod.finished:
             labels = packed(pod.metadata.labels)
             found = replace(found, labels=labels, shape=shape_of(pod))
         meta, spec = _only_records(meta), _bare(spec)

@@ -14,6 +14,7 @@ from scheduler.core.naming import ENDS_AT, JOB_ID, JOB_NODES, JOB_PARTITION
 from scheduler.kube import slim
 from scheduler.kube.clip import MOST_TEXT_BYTES as MOST_TEXT
 from scheduler.kube.clip import clipped
+from scheduler.kube.neighbours import MOST_AMOUNTS
 from scheduler.kube.slim import edited, slimmed
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Added, ObjectMeta, Pod, SchedulingGroup
@@ -132,10 +133,30 @@ def kept_by(*bodies: Body) -> float:
     return cost.kept_bytes / len(bodies)
 
 
+@pytest.mark.parametrize("node", ["", "n1"], ids=["waits", "on a Node"])
 @pytest.mark.parametrize("shape", HOSTILE)
-def test_hostile_pod_stays_within_the_budget(shape: str) -> None:
+def test_hostile_pod_stays_within_the_budget(shape: str, node: str) -> None:
     pods = [body(n, **json.loads(json.dumps(HOSTILE[shape]))) for n in range(COUNT)]
+    for pod in pods:
+        pod["spec"]["nodeName"] = node
     assert kept_by(*pods) < BUDGET_BYTES
+
+
+def test_pod_that_names_thousands_of_resources_still_takes_its_cpus() -> None:
+    named = {f"a{n}/x": "1" for n in range(8_000)} | {"cpu": "4", "memory": "1Gi"}
+    container = {"name": "c", "resources": {"requests": named}}
+    large = decoded(body(spec={"nodeName": "n1", "containers": [container]})).oversize
+    assert large is not None
+    assert large.shape is not None
+    assert len(large.shape.requests) == MOST_AMOUNTS
+    assert dict(large.shape.requests)["cpu"] == 4000
+
+
+def test_nothing_is_kept_of_a_large_pod_that_has_ended() -> None:
+    spec = HOSTILE["containers"]["spec"] | {"nodeName": "n1"}
+    large = decoded(body(spec=spec, status={"phase": "Failed"})).oversize
+    assert large is not None
+    assert large.shape is None
 
 
 def test_ordinary_pod_costs_little_and_keeps_all_that_is_read() -> None:
