@@ -464,6 +464,8 @@ class Census:
     async def _look(self, unit: Unit, held: Placeholder) -> bool:
         try:
             await look(self._client, unit, held, clock=self._clock)
+            # The look may have shown a new state, which is no news for the next pulse.
+            self._on_change(unit.key)
         except (SlurmRefused, SlurmGarbled) as error:
             if not is_word_of_slurm(error):
                 raise

@@ -428,3 +428,19 @@ async def test_running_pods_whose_jobs_the_census_sees_first_are_not_written_to(
     await asyncio.sleep(60)
     assert kube.patches == []
     assert all(unit.job is not None and unit.job.record is not None for unit in service.units)
+
+
+async def test_start_that_a_look_of_the_census_shows_first_binds_the_pod(slurm, kube, service):
+    """The next pulse shows nothing new then, so the pod must get its pass from the census."""
+    kube.create("uid-1")
+    service.start()
+    await asyncio.sleep(1)
+    slurm.start(1, "CONFIGURING", node="n1")
+    await asyncio.sleep(5)
+    slurm.seconds["states"] = 600.0
+    await asyncio.sleep(1)
+    slurm.change(1, BaseState.RUNNING)
+    unit = service.units.get("uid-1")
+    await service.census._look(unit, unit.job)
+    await asyncio.sleep(1)
+    assert kube.bindings == [("uid-1", "n1")]
