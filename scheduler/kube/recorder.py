@@ -53,7 +53,8 @@ OBJECT_SECONDS = 300.0
 TOTAL_BURST = 100
 CAPACITY = 2000
 DRAIN_SECONDS = 2.0  # a part of the grace period of the shutdown
-# Events give way to other work for this long in a row, and only while fewer than this many wait.
+# Events give way to other work for this long since the first of those that wait did, and only while
+# fewer than this many wait.
 YIELD_SECONDS = 10.0
 YIELD_EVENTS = CAPACITY // 2
 # How often Events that give way look whether they still must.
@@ -228,8 +229,10 @@ class Recorder:
 
     def _yields(self, now: float) -> bool:
         """Whether the Events that wait give way to other work."""
-        if not 0 < len(self._waiting) < YIELD_EVENTS or not self._others_wait():
+        if not self._waiting:
             self._yields_since = None
+            return False
+        if len(self._waiting) >= YIELD_EVENTS or not self._others_wait():
             return False
         if self._yields_since is None:
             self._yields_since = now

@@ -120,8 +120,8 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def has_work(self) -> bool:
-        """Whether a key waits for a worker."""
-        return bool(self._queue)
+        """Whether a key waits for a worker, and is not left to the next process."""
+        return bool(self._queue) and not self._abandoned
 
     def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
         """Request one pass for the key, for these causes. If the key waits already, it moves to the

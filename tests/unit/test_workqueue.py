@@ -431,10 +431,20 @@ async def test_abandoned_queue_hands_out_nothing_more() -> None:
     assert await queue.get() == "a"
     queue.add("a", WakeCause.WATCH)
     queue.abandon()
+    assert not queue.has_work(), "what waits is the next process's work"
     queue.done("a")
     queue.add("c", WakeCause.WATCH)
     with pytest.raises(QueueShutDown):
         await queue.get()
+
+
+async def test_queue_has_work_while_a_key_waits() -> None:
+    queue = WorkQueue[str]()
+    assert not queue.has_work()
+    queue.add("a", WakeCause.WATCH)
+    assert queue.has_work()
+    await queue.get()
+    assert not queue.has_work()
 
 
 async def test_abandoning_wakes_who_waits() -> None:

@@ -289,6 +289,32 @@ async def test_events_give_way_for_a_while_only(
         recorder.stop()
 
 
+class NearlyAlwaysWork:
+    """Work that waits at all but every tenth look."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked % 10 != 0
+
+
+async def test_moment_without_other_work_does_not_have_events_wait_anew(
+    stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "YIELD_SECONDS", 0.5)
+    recorder, others = Recorder(api, component="c", instance="i"), NearlyAlwaysWork()
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for n in range(60):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=others))
+        await until(lambda: api.written == 60)
+        recorder.stop()
+    assert others.asked < 400, "they would have been written one by one, each after a wait"
+
+
 async def test_events_that_may_soon_be_too_many_give_way_to_nothing(
     stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
