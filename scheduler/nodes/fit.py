@@ -338,7 +338,7 @@ class NodeFit:
             labels=demands.labels,
             count=self.around.count,
             topology=self._nodes.topology,
-            repelling=self._repelling(demands),
+            repelling=self._repelling(demands) if self.readable else {},
         )
         if not demands.spread:
             return affinity.complaint

@@ -244,3 +244,16 @@ def test_terms_that_come_and_go_mean_the_pods_that_each_of_them_means(seed: int)
         assert {
             (key, it) for key, groups in found.items() for it in set().union(*groups)
         } == expected
+
+
+async def test_pods_keep_nobody_away_if_other_pods_may_not_be_read(service, kube):
+    """Nothing is checked then, so what is known of our own pods counts for nothing either."""
+    service.fit.do_without()
+    everyone = {"labelSelector": {}, **EVERYWHERE}
+    hostile = pod("hostile", node="n1", **needs("podAntiAffinity", **everyone))
+    kube._put(hostile)
+    service.start()
+    await asyncio.sleep(1)
+    kube.create("uid-1")
+    await asyncio.sleep(5)
+    assert service.slurm.submissions[max(service.slurm.jobs)].excluded_nodes == ()
