@@ -188,7 +188,7 @@ class Tracked:
     submit_time: int | None = None
     """When this very job was submitted, as Slurm says; None if no look has shown it yet."""
     allocated_at: float = 0.0
-    """When a pulse first showed it running; 0 if none has."""
+    """When a pulse first showed that it runs; 0 if it does not run, or none has shown it yet."""
     running_since: float = 0.0
     """When a full look first saw it run; 0 if it does not run, or no look has shown that it
     does.

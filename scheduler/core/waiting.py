@@ -539,28 +539,41 @@ def _another_in_the_way(
 def _too_early(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    """What to do while a look at a started job would show nothing that is of use; () otherwise."""
+    """What to do while a look at a started job would show nothing that is of use; () otherwise.
+
+    The pulse shows when a node is ready, and looks at a few such jobs each second. The watch shows
+    when a pod is gone. So however many pods wait, Slurm is not asked about each of them (I10).
+    """
     record = job.record
-    known = record is not None and record.state.base is BaseState.RUNNING
-    if record is not None and known and (facts.any_runs or not warned(record)):
-        held = f"Slurm job {job.job_id} has {','.join(record.nodes)}"
-        if record.state.configuring and _configuring(job):
-            # The pulse shows when the node is ready.
-            text = f"{held}, which is being made ready"
-            return (*_pending(pods, text), Again(SLOW_LOOK_SECONDS))
-        way = _in_the_way(facts, job, now)
-        if way:
-            return (*_pending(pods, f"{held}, {way}"), Again(SOON_SECONDS))
-    look_at = job.allocated_at + MADE_READY_SECONDS
-    return (Again(look_at - now),) if _configuring(job) and now < look_at else ()
+    if record is not None and warned(record) and not facts.any_runs:
+        return ()
+    runs = record is not None and record.state.base is BaseState.RUNNING
+    if _configuring(job) and (runs or (job.allocated_at and not job.claimed)):
+        return _made_ready(pods, job, now)
+    way = _in_the_way(facts, job, now) if runs else ""
+    if record is None or not way:
+        return ()
+    held = f"Slurm job {job.job_id} has {','.join(record.nodes)}, {way}"
+    return (*_pending(pods, held), Again(SOON_SECONDS))
+
+
+def _made_ready(pods: tuple[PodFacts, ...], job: Tracked, now: float) -> tuple[Action, ...]:
+    """The nodes of the job boot, or PrologSlurmctld runs. The pod says so once a look has shown
+    which nodes these are, or after a while without that.
+    """
+    tell_at = job.allocated_at + MADE_READY_SECONDS
+    if not job.running_since and now < tell_at:
+        return (Again(tell_at - now),)
+    if job.record is None or not job.running_since:
+        what = "its nodes, which are being made ready"
+    else:
+        what = f"{','.join(job.record.nodes)}, which is being made ready"
+    text = f"Slurm job {job.job_id} has {what}"
+    return (*_pending(pods, text), Again(SLOW_LOOK_SECONDS))
 
 
 def _in_the_way(facts: UnitFacts, job: Tracked, now: float) -> str:
-    """What a started job waits for although its node is ready; "" if the next look must show it.
-
-    The watch shows when a pod is gone. So however many pods wait, Slurm is not asked about each of
-    them again and again (I10).
-    """
+    """What a started job waits for although its node is ready; "" if a look must show it."""
     way = facts.in_way
     # A pod that is stopping holds its ports and its share of the Node until it has stopped, and it
     # may not be marked as leaving yet.

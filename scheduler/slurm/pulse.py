@@ -51,12 +51,14 @@ _LATE_SECONDS: Final = 5.0
 # and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
 _UNKNOWN: Final = JobState(BaseState.UNKNOWN)
-# Limits of full looks at jobs that are pending or whose nodes are made ready: this many a second in
-# all, and a minimum age of each job's last look. While Slurm has given a job no reason yet, the
-# shorter age applies.
+# Limits of full looks at pending jobs: this many a second in all, and a minimum age of each job's
+# last look. While Slurm has given a job no reason yet, the shorter age applies.
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
+# Limit of full looks at jobs whose nodes are made ready. It is one of its own, so that a crowd of
+# them does not hold up the looks at pending jobs.
+_MADE_READY_PER_SECOND: Final = 2.0
 # The longest time for looks of one kind in one pulse, since the next request for all states waits
 # for them, and so do endings. However slow Slurm is, one look is made.
 _LOOKS_SECONDS: Final = 1.0
@@ -102,6 +104,7 @@ class Pulse:
         self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
         self._failures = 0
         self._reasons = LookAllowance(_REASONS_PER_SECOND)
+        self._made_ready = LookAllowance(_MADE_READY_PER_SECOND)
         self._running = running_looks
         self._doubts = LookAllowance(_DOUBTED_PER_SECOND)
         self.last_answer_at: float | None = None
@@ -308,6 +311,7 @@ class Pulse:
         job.seen_live = job.seen_live or not state.ended
         if state.base is not BaseState.RUNNING:
             job.running_since = 0.0  # if it runs again, only a look shows on which nodes
+            job.allocated_at = 0.0
         if state.base is BaseState.RUNNING and not job.allocated_at:
             job.allocated_at = self._clock()
             if job.submitted_at:
@@ -318,7 +322,11 @@ class Pulse:
     async def _looks(self) -> None:
         """For each kind of look, look at the few jobs whose last look is oldest."""
         now = self._clock()
-        for needs, allowance in ((_doubted, self._doubts), (_reason_is_due, self._reasons)):
+        for needs, allowance in (
+            (_doubted, self._doubts),
+            (_reason_is_due, self._reasons),
+            (_nodes_are_unknown, self._made_ready),
+        ):
             most = allowance.take(now)
             await self._look_at(due(self._units, needs, now=now, most=most))
         await self._look_at(self._running.due(self._units, now=now))
@@ -361,14 +369,15 @@ def _doubted(_unit: Unit, job: Placeholder, _now: float) -> bool:
     return job.record is not None and not job.proven
 
 
-def _reason_is_due(_unit: Unit, job: Placeholder, now: float) -> bool:
-    if job.state is None:
+def _nodes_are_unknown(_unit: Unit, job: Placeholder, now: float) -> bool:
+    """Whether nodes are made ready for the job, and only a look can show which."""
+    if job.state is None or not job.state.configuring or job.running_since:
         return False
-    if job.state.configuring:
-        # Only a look shows which nodes are made ready.
-        unseen = job.looked_at < job.allocated_at
-        return unseen and job.allocated_at + _FIRST_REASON_SECONDS <= now
-    if job.state.base is not BaseState.PENDING:
+    return max(job.allocated_at, job.looked_at) + _FIRST_REASON_SECONDS <= now
+
+
+def _reason_is_due(_unit: Unit, job: Placeholder, now: float) -> bool:
+    if job.state is None or job.state.base is not BaseState.PENDING:
         return False
     if not job.looked_at:
         # A new job counts as pending until Slurm has shown its state.

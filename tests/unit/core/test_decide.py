@@ -219,9 +219,10 @@ def test_job_held_by_its_twin_has_the_twin_looked_for():
 
 
 def test_job_that_is_made_ready_is_not_bound_to():
-    job = tracked(record(BaseState.RUNNING, "CONFIGURING"))
+    job = tracked(record(BaseState.RUNNING, "CONFIGURING"), running_since=NOW)
     tell, again = decide(facts(WAITING, job=job), NOW)
     assert isinstance(tell, Tell)
+    assert tell.message == "Slurm job 4711 has n1, which is being made ready"
     assert again == SLOW
 
 
@@ -229,8 +230,30 @@ def test_job_that_is_made_ready_is_left_to_the_pulse_for_long():
     pulse = state(BaseState.RUNNING, "CONFIGURING")
     young = tracked(state=pulse, allocated_at=NOW)
     assert decide(facts(WAITING, job=young), NOW) == (Again(MADE_READY_SECONDS),)
-    later = NOW + MADE_READY_SECONDS
-    assert decide(facts(WAITING, job=young), later) == (Inspect(JOB), SOON)
+    tell, again = decide(facts(WAITING, job=young), NOW + MADE_READY_SECONDS)
+    assert isinstance(tell, Tell)
+    assert tell.message == "Slurm job 4711 has its nodes, which are being made ready"
+    assert again == SLOW
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_job_that_is_made_ready_is_not_bound_to_whatever_else_is_known(claimed):
+    """As one that a census has found, or that was on other nodes before it was requeued."""
+    job = tracked(record(BaseState.RUNNING, "CONFIGURING"), claimed=claimed)
+    tell, again = decide(facts(WAITING, job=job), NOW)
+    assert isinstance(tell, Tell)
+    assert "its nodes, which are being made ready" in tell.message
+    assert again == SLOW
+
+
+def test_claimed_job_that_is_made_ready_is_looked_at():
+    pulse = state(BaseState.RUNNING, "CONFIGURING")
+    job = tracked(state=pulse, allocated_at=NOW, claimed=True)
+    assert decide(facts(WAITING, job=job), NOW) == (Inspect(JOB), SOON)
+
+
+def test_job_that_was_made_ready_is_looked_at():
+    young = tracked(state=state(BaseState.RUNNING, "CONFIGURING"), allocated_at=NOW)
     ready = dataclasses.replace(young, state=state(BaseState.RUNNING))
     assert decide(facts(WAITING, job=ready), NOW) == (Inspect(JOB), SOON)
 
@@ -441,7 +464,10 @@ def test_allocation_is_kept_for_a_pod_that_leaves_within_bounds(leaves_in, secon
 
 
 HELD_UP: Final = {
-    "made ready": (tracked(record(BaseState.RUNNING, "CONFIGURING"), at=NOW - 60), SLOW),
+    "made ready": (
+        tracked(record(BaseState.RUNNING, "CONFIGURING"), at=NOW - 60, running_since=NOW - 60),
+        SLOW,
+    ),
     "one still stops": (tracked(record(), at=NOW - 60, running_since=NOW - 60), SOON),
 }
 

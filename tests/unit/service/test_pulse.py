@@ -176,6 +176,43 @@ async def test_job_that_is_made_ready_for_long_is_not_asked_for_often(slurm, pul
         assert await states_within(pulsed, 10) <= 10 / FAST + 1
 
 
+def looked_at(slurm: TinySlurm, unit: Unit) -> int:
+    assert unit.job is not None
+    return slurm.asked.count(("job", (unit.job.job_id,)))
+
+
+async def test_crowd_that_is_made_ready_does_not_hold_up_looks_at_pending_jobs(slurm, pulsed):
+    for _ in range(100):
+        starting = pulsed.add()
+        slurm.start(starting.job.job_id, "CONFIGURING", node="n1")
+    pending = pulsed.add()
+    async with pulsed.running():
+        await asyncio.sleep(25)
+        assert looked_at(slurm, pending) >= 2
+
+
+async def test_look_at_a_job_that_is_made_ready_is_repeated_until_it_shows_its_nodes(slurm, pulsed):
+    unit = pulsed.add()
+    slurm.start(unit.job.job_id, "CONFIGURING", node="n1")
+    slurm.fail["job"].extend(SlurmUnreachable("connection refused") for _ in range(2))
+    async with pulsed.running():
+        await asyncio.sleep(30)
+        assert unit.job.record is not None
+        assert looked_at(slurm, unit) == 3
+
+
+async def test_job_that_is_made_ready_on_another_node_after_a_requeue_is_looked_at(slurm, pulsed):
+    unit = pulsed.add()
+    slurm.start(unit.job.job_id, "CONFIGURING", node="n1")
+    async with pulsed.running():
+        await asyncio.sleep(5)
+        slurm.requeue(unit.job.job_id)
+        await asyncio.sleep(1)
+        slurm.start(unit.job.job_id, "CONFIGURING", node="n2")
+        await asyncio.sleep(5)
+        assert unit.job.record.nodes == ("n2",)
+
+
 @pytest.mark.parametrize(("count", "quick"), [(250, True), (251, False)])
 async def test_quick_pulses_are_for_few_jobs(slurm, pulsed, count, quick):
     for _ in range(count):
