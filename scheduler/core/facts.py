@@ -190,8 +190,8 @@ class Tracked:
     allocated_at: float = 0.0
     """When a pulse first showed that it runs; 0 if it does not run, or none has shown it yet."""
     running_since: float = 0.0
-    """When a full look first saw it run; 0 if it does not run, or no look has shown that it
-    does.
+    """When a full look first saw it run, or when its nodes were ready after that; 0 if it does not
+    run, or no look has shown that it does.
     """
     settled: bool = True
     """Whether the end of this job counts for the unit: this process saw the job alive, or has

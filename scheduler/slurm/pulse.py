@@ -306,6 +306,8 @@ class Pulse:
             self._on_change(unit.key, self._asked_for)
 
     def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
+        if job.running_since and job.is_made_ready(state):
+            job.running_since = self._clock()
         job.state = state
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended

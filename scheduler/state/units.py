@@ -75,8 +75,8 @@ class Placeholder:
     """
     allocated_at: float = 0.0
     running_since: float = 0.0
-    """When a full look first saw it run; 0 if it does not run, or no look has shown that it
-    does.
+    """When a full look first saw it run, or when its nodes were ready after that; 0 if it does not
+    run, or no look has shown that it does.
     """
     doubted_at: float = float("-inf")
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
@@ -100,6 +100,11 @@ class Placeholder:
         runs = self.state.base is BaseState.RUNNING and not self.state.configuring
         return runs and self.looked_at < self.allocated_at
 
+    def is_made_ready(self, state: JobState) -> bool:
+        """Whether its nodes were being made ready, and are ready in this new state."""
+        was = self.state is not None and self.state.configuring
+        return was and state.base is BaseState.RUNNING and not state.configuring
+
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
         `answered_at`, and its content counts as being as old as `at`.
@@ -110,9 +115,11 @@ class Placeholder:
         self.proven = asked >= self.doubted_at
         if self.submit_time is None and self._is_the_one_made(record, asked=asked):
             self.submit_time = record.submit_time
+        if not self.running_since or self.is_made_ready(record.state):
+            self.running_since = at
+        if record.state.base is not BaseState.RUNNING:
+            self.running_since = 0.0
         self.state = record.state
-        runs = record.state.base is BaseState.RUNNING
-        self.running_since = (self.running_since or at) if runs else 0.0
         self.runs(since=answered_at)
         self.seen_live = self.seen_live or not record.state.ended
         if not record.state.ended:

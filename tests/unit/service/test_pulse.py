@@ -213,6 +213,21 @@ async def test_job_that_is_made_ready_on_another_node_after_a_requeue_is_looked_
         assert unit.job.record.nodes == ("n2",)
 
 
+async def test_job_runs_for_as_long_as_its_nodes_are_ready(slurm, pulsed):
+    """Nodes may boot for minutes, and what must happen within a minute of the start cannot yet."""
+    unit = pulsed.add()
+    slurm.start(unit.job.job_id, "CONFIGURING", node="n1")
+    async with pulsed.running():
+        await asyncio.sleep(5)
+        seen_at = unit.job.running_since
+        assert seen_at
+        await asyncio.sleep(90)
+        assert unit.job.running_since == seen_at
+        slurm.change(unit.job.job_id, BaseState.RUNNING)
+        await asyncio.sleep(2)
+        assert unit.job.running_since >= seen_at + 90
+
+
 @pytest.mark.parametrize(("count", "quick"), [(250, True), (251, False)])
 async def test_quick_pulses_are_for_few_jobs(slurm, pulsed, count, quick):
     for _ in range(count):
