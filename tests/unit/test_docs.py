@@ -277,6 +277,13 @@ def test_every_folder_of_tests_is_told_of() -> None:
     assert not folders - {found.removesuffix("/") for found in _PATH.findall(TESTS.read_text())}
 
 
+def test_every_folder_is_told_of() -> None:
+    made = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
+    folders = {it.name for it in ROOT.iterdir() if it.is_dir()} - made - {".git"}
+    rows = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| Folder |")[2]
+    assert not folders - {*re.findall(r"`([\w.]+)`", rows.partition("\n\n")[0])}
+
+
 def test_every_shared_helper_stands_on_the_page_of_helpers() -> None:
     folder = ROOT / "tests" / "support"
     helpers = {f"tests/support/{it.name}" for it in folder.glob("[!_]*.py")}
