@@ -39,15 +39,6 @@ class ValuePattern:
     high: int | None = None
     beyond: str = ""
 
-    def matches(self, value: str) -> bool:
-        """Whether the value has the form, and is within the limits of length and number."""
-        if len(value.encode(errors="replace")) > LONGEST_BYTES:
-            return False
-        if not re.fullmatch(self.pattern, value, re.ASCII):
-            return False
-        low, high = self.low, self.high
-        return low is None or high is None or low <= int(value) <= high
-
 
 def comma_list(pattern: str) -> str:
     """The pattern of a comma-separated list whose entries match `pattern`."""

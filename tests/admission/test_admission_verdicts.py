@@ -16,6 +16,7 @@ from tests.stories.test_sunk_manifest import SHARED_GPU, WHOLE_NODE
 from tests.support import pods
 from tests.support.admission import dry
 from tests.support.scheduler import SCHEDULER_NAME
+from tests.support.value_patterns import matches
 
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
@@ -171,6 +172,6 @@ def test_verdicts_are_the_same_whatever_is_asked_for(
 def _is_left(problem: Problem) -> bool:
     definition = BY_KEY.get(problem.field.removeprefix(PREFIX))
     beyond = definition is not None and bool(definition.kind.pattern.beyond)
-    if beyond and definition is not None and definition.kind.pattern.matches(problem.value):
+    if beyond and definition is not None and matches(definition.kind.pattern, problem.value):
         return True
     return any(words in problem.expected for words in _LEFT_TO_THE_SCHEDULER)
