@@ -165,10 +165,6 @@ class Gatherer:
             if it.uid not in shown
         )
 
-    def pod(self, uid: str) -> Pod | None:
-        """The pod with this uid, as last seen."""
-        return self._pods.get(uid)
-
     def _sizes(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, Size]:
         """What each pod of a gang takes of a node, by uid, as far as it can be read."""
         found = ((it.metadata.uid, self._gangs.size(it, unit)) for it in pods)

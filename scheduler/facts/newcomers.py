@@ -57,6 +57,18 @@ class Newcomers:
             return None  # the watch of Namespaces wakes this key again
         return self._units.add(self._made(key, pods))
 
+    def names(self, key: str) -> dict[str, str]:
+        """The namespace and the name of the unit with this key, or of the pod that has none yet;
+        empty if there is neither. A gang has a name of its own.
+        """
+        unit = self._units.get(key)
+        if unit is not None:
+            return {"namespace": unit.namespace, "pod": unit.name}
+        pod = self._pods.get(key)
+        return (
+            {} if pod is None else {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
+        )
+
     def _new_pods(self, key: str) -> list[Pod]:
         """The pods of a unit that does not exist yet."""
         pod = self._pods.get(key)

@@ -76,7 +76,7 @@ class Controller:
     async def _reconcile(self, key: str, least_urgent: Level) -> None:
         cause = ",".join(self._queue.causes(key))
         # Added to each line that this pass logs.
-        with bound_contextvars(uid=key, cause=cause, **self._names(key)):
+        with bound_contextvars(uid=key, cause=cause, **self._newcomers.names(key)):
             try:
                 again = await self._passes(key, least_urgent)
             except (KubeError, SlurmError) as error:
@@ -86,13 +86,6 @@ class Controller:
                 self._later(key, error)
             else:
                 self._next(key, again)
-
-    def _names(self, key: str) -> dict[str, str]:
-        """The pod's namespace and name; empty if there is no pod."""
-        pod = self._gatherer.pod(key)
-        if pod is None:
-            return {}
-        return {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
 
     def _next(self, key: str, again: float | None) -> None:
         if again == 0.0:
@@ -133,8 +126,9 @@ class Controller:
         return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
-        """Execute all actions in order, but bindings, evictions or words that follow each other
-        together.
+        """Execute all actions in order. Bindings that follow each other are executed together, as
+        are evictions and messages.
+
         Returns after how many seconds the unit needs another pass: the least that any action asks
         for, or None if no action asks.
         """

@@ -48,6 +48,16 @@ async def gangs_run(
     return made
 
 
+async def test_log_lines_of_a_pass_name_the_gang(slurm, kube, service):
+    await gangs_run(slurm, kube, service, gangs=1, size=2)
+    (unit,) = service.units
+    assert service.newcomers.names(unit.key) == {"namespace": "ns", "pod": "g0"}
+    kube.create("alone", name="alone")
+    await asyncio.sleep(2 * kube.lag)
+    assert service.newcomers.names("alone") == {"namespace": "ns", "pod": "alone"}
+    assert service.newcomers.names("unknown") == {}
+
+
 async def test_end_of_a_large_gang_is_one_case_for_the_brake(slurm, kube, service):
     """It has more pods than the brake lets go at once."""
     ((*uids,),) = await gangs_run(slurm, kube, service, gangs=1, size=LIMITS.minimum + 2)
