@@ -5,6 +5,7 @@ lie below which; here stands each arrow that there is, so that nobody adds one w
 from __future__ import annotations
 
 import ast
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -79,6 +80,13 @@ _COMPUTES: Final = {
 }
 
 
+# What reaches the file system, the network or other processes.
+_OUTSIDE: Final = {
+    *("http", "io", "multiprocessing", "os", "pathlib", "select", "selectors", "shutil", "signal"),
+    *("socket", "ssl", "subprocess", "tempfile", "urllib"),
+}
+
+
 def _imported(source: str) -> Iterator[tuple[str, str]]:
     """The packages that a module imports, and of our own also the room."""
     for node in ast.walk(ast.parse(source)):
@@ -96,11 +104,11 @@ def _imported(source: str) -> Iterator[tuple[str, str]]:
             yield package, rest.partition(".")[0]
 
 
-def _arrows() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+def _arrows(root: Path = _ROOT) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """The rooms and the libraries that each room imports."""
     rooms, libraries = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for path in sorted((_ROOT / "scheduler").rglob("*.py")):
-        room = path.relative_to(_ROOT / "scheduler").parts[0].removesuffix(".py")
+    for path in sorted((root / "scheduler").rglob("*.py")):
+        room = path.relative_to(root / "scheduler").parts[0].removesuffix(".py")
         for package, other in _imported(path.read_text(encoding="utf-8")):
             if package == "scheduler" and other not in {room, "", "__version__"}:
                 rooms[room].add(other)
@@ -135,6 +143,26 @@ def test_each_room_imports_the_rooms_that_stand_here() -> None:
 def test_each_room_imports_the_libraries_that_stand_here() -> None:
     _, libraries = _arrows()
     assert libraries == {room: set(names.split()) for room, names in _LIBRARIES.items()}
+
+
+def test_new_arrow_and_new_library_are_found_in_a_copy(tmp_path: Path) -> None:
+    shutil.copytree(_ROOT / "scheduler", tmp_path / "scheduler")
+    with (tmp_path / "scheduler" / "state" / "units.py").open("a") as source:
+        source.write("\nimport aiohttp\nfrom scheduler.listen import acceptor\n")
+    rooms, libraries = _arrows(tmp_path)
+    assert rooms["state"] - set(_ROOMS["state"].split()) == {"listen"}
+    assert libraries["state"] - set(_LIBRARIES["state"].split()) == {"aiohttp"}
+
+
+def test_rooms_that_only_remember_or_decide_reach_nothing_outside() -> None:
+    found = {
+        f"{path.relative_to(_ROOT)}: {name}"
+        for folder in ("state", "reconcile", "facts")
+        for path in sorted((_ROOT / "scheduler" / folder).rglob("*.py"))
+        for name, _ in _imported(path.read_text(encoding="utf-8"))
+        if name in _OUTSIDE
+    }
+    assert found == set()
 
 
 def test_libraries_of_an_import_are_found() -> None:

@@ -54,6 +54,7 @@ _IMPURE: Final = {
     "async def f(): await g()",
     "datetime.now(UTC)",
     "date.today()",
+    "clock = datetime.now",
     "open('file')",
     "print('words')",
     "__import__('time')",
@@ -114,7 +115,9 @@ def _impurities(source: str) -> Iterator[int]:
         match node:
             case ast.AsyncFunctionDef() | ast.Await():
                 yield node.lineno
-            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _OUTSIDE:
+            case ast.Attribute(attr=name) if name in _OUTSIDE:
+                yield node.lineno
+            case ast.Call(func=ast.Name(id=name)) if name in _OUTSIDE:
                 yield node.lineno
 
 
