@@ -13,9 +13,10 @@ Whose pauses these are:
 * the pulse, while Slurm does not answer: `slurm/pulse_pace.py`
 * Events: `kube/event_pauses.py`
 
-Three have pauses of their own, because the next one follows from the last pause and not from a
-number of failures: a binding that was refused (`refused_bind.py`), a watch (`kube/reflector.py`)
-and a watch of the command line (`view/watching.py`). Single requests are repeated within seconds by
+Four have pauses of their own, because the next one follows from the last pause and not from a
+number of failures: a binding that was refused (`refused_bind.py`), a watch (`kube/reflector.py`), a
+watch of the command line (`view/watching.py`) and the search for an API version of slurmrestd
+(`slurmapi/session.py`). Single requests are repeated within seconds by
 `groundwork/retry.py`.
 """
 

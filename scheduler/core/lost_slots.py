@@ -1,4 +1,4 @@
-"""Slots that the running job of a gang has no more. Its nodes may become fewer, and never more.
+"""Slots that the running job of a gang has lost. Such a job can lose nodes, but gets no new ones.
 
 Slurm takes a node that has failed (annotation `no-kill`), an operator makes the job smaller, or the
 scheduler gives a node back (`early_release.py`). The ranks on that node have no slot then, and do

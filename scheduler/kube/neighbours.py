@@ -87,7 +87,7 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
     if dropped is not None and dropped.shape is not None:
         labels, shape = dropped.labels, dropped.shape
     else:
-        labels, shape = packed(meta.labels), shape_of(pod, requests)
+        labels, shape = packed(meta.labels), seen_by_others(pod, requests)
     return Neighbour(
         uid=meta.uid,
         resource_version=meta.resource_version,
@@ -101,7 +101,7 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
     )
 
 
-def shape_of(pod: Pod, requests: Amounts | None = None) -> Shape:
+def seen_by_others(pod: Pod, requests: Amounts | None = None) -> Shape:
     """What the pod means for others on its Node. What it requests is computed if not given."""
     return Shape(
         _kept_amounts(requests_of(pod) if requests is None else requests),

@@ -20,7 +20,7 @@ from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
 from scheduler.core.labels import packed
 from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, JOB_NODES, JOB_PARTITION
 from scheduler.kube.clip import clipped
-from scheduler.kube.neighbours import shape_of
+from scheduler.kube.neighbours import seen_by_others
 from scheduler.kube.wire import (
     Added,
     ContainerState,
@@ -125,7 +125,7 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
     if found is not None:
         if pod.spec.node_name and not pod.finished:
             labels = packed(pod.metadata.labels)
-            found = replace(found, labels=labels, shape=shape_of(pod))
+            found = replace(found, labels=labels, shape=seen_by_others(pod))
         meta, spec = _only_records(meta), _bare(spec)
     elif full is not None:
         found = Oversize(full.field, full.value, full.expected)

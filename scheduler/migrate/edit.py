@@ -175,9 +175,9 @@ class _Writer:
             yield self._insertion(node, path, "".join(lines))
 
     def _insertion(self, node: yaml.MappingNode, path: Path, lines: str) -> TextEdit:
-        """Where new entries of a mapping go. In the document itself, in metadata and annotations,
-        and if no line of its own begins the mapping, they stand behind the others. Anywhere else
-        they come first, because specs are long.
+        """Where new entries of a mapping go. They come first, because specs are long. But they come
+        last in the document itself, in metadata and annotations, and in a mapping that begins in
+        the line of its key.
         """
         above = entry(node_at(self.root, path[:-1]), path[-1]) if path else None
         first = node.value[0][0]

@@ -372,7 +372,7 @@ class Units:
         return unit
 
     def join(self, unit: Unit, pod: Member, member: Membership) -> None:
-        """Add a pod to a gang. A unit that was made for a job without pods is none before that."""
+        """Add a pod to a gang. A unit that was made for a job without pods becomes a gang now."""
         unit.gang = unit.gang or Gang(member)
         unit.members[pod.uid] = pod
         unit.pods = (*unit.pods, pod)
