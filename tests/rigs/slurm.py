@@ -325,7 +325,9 @@ class SlurmRig:
         try:
             yield
         finally:
-            self._namespace.call(("umount", _STEPD))
+            # A slurmstepd that is just failing keeps the mount busy. With --lazy the path leads to
+            # the real program at once.
+            self._namespace.call(("umount", "--lazy", _STEPD))
 
     def script_runs(self, job_id: int) -> bool:
         """Whether slurmd has started the script of a batch job that Slurm says is running."""
