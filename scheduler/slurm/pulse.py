@@ -306,14 +306,9 @@ class Pulse:
             self._on_change(unit.key, self._asked_for)
 
     def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
-        if job.running_since and job.is_made_ready(state):
-            job.running_since = self._clock()
-        job.state = state
+        job.enter(state, at=self._clock())
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
-        if state.base is not BaseState.RUNNING:
-            job.running_since = 0.0  # if it runs again, only a look shows on which nodes
-            job.allocated_at = 0.0
         if state.base is BaseState.RUNNING and not job.allocated_at:
             job.allocated_at = self._clock()
             if job.submitted_at:

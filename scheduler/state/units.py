@@ -100,10 +100,17 @@ class Placeholder:
         runs = self.state.base is BaseState.RUNNING and not self.state.configuring
         return runs and self.looked_at < self.allocated_at
 
-    def is_made_ready(self, state: JobState) -> bool:
-        """Whether its nodes were being made ready, and are ready in this new state."""
-        was = self.state is not None and self.state.configuring
-        return was and state.base is BaseState.RUNNING and not state.configuring
+    def enter(self, state: JobState, *, at: float) -> None:
+        """Note the state that a pulse or a look has shown, which counts as being as old as `at`. If
+        the job runs again later, only a look shows on which nodes.
+        """
+        runs = state.base is BaseState.RUNNING
+        if not runs:
+            self.running_since = self.allocated_at = 0.0
+        elif self.running_since and self.state is not None:
+            made_ready = self.state.configuring and not state.configuring
+            self.running_since = at if made_ready else self.running_since
+        self.state = state
 
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
@@ -115,11 +122,9 @@ class Placeholder:
         self.proven = asked >= self.doubted_at
         if self.submit_time is None and self._is_the_one_made(record, asked=asked):
             self.submit_time = record.submit_time
-        if not self.running_since or self.is_made_ready(record.state):
-            self.running_since = at
-        if record.state.base is not BaseState.RUNNING:
-            self.running_since = 0.0
-        self.state = record.state
+        self.enter(record.state, at=at)
+        if record.state.base is BaseState.RUNNING:
+            self.running_since = self.running_since or at
         self.runs(since=answered_at)
         self.seen_live = self.seen_live or not record.state.ended
         if not record.state.ended:

@@ -6,6 +6,7 @@ from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
 from scheduler.core.naming import Owner
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
+from slurmapi import BaseState, JobState
 from tests.unit.core.things import KEY, OURS, record, tag
 
 
@@ -192,3 +193,11 @@ def test_unit_owns_the_jobs_whose_tag_names_its_key(uids, key, of_single, of_gan
 def test_unit_owns_no_job_without_a_tag_of_its_scheduler(comment):
     job = record(admin_comment=comment)
     assert not Unit(KEY, "ns", "train", seen_at=0.0).owns(job, owner=OURS)
+
+
+@pytest.mark.parametrize("base", [BaseState.PENDING, BaseState.CANCELLED])
+def test_job_that_does_not_run_has_no_time_of_its_start(base: BaseState) -> None:
+    """Whether a pulse or a look shows it first: the next start is another one."""
+    job = Placeholder(7, state=JobState(BaseState.RUNNING), allocated_at=10.0, running_since=11.0)
+    job.enter(JobState(base), at=20.0)
+    assert (job.allocated_at, job.running_since) == (0.0, 0.0)
