@@ -28,6 +28,7 @@ from benchmarks.main_path.bare import (
     ask,
     binding,
     connections,
+    is_ready,
     placeholder,
     used,
 )
@@ -87,8 +88,7 @@ class BareGang:
     async def _until_it_runs(self, job_id: int) -> None:
         while True:
             answer = await self._ask_slurm("GET", f"/jobs/state/?job_id={job_id}")
-            state = answer["jobs"][0]["state"]
-            if "RUNNING" in state and "CONFIGURING" not in state:
+            if is_ready(answer["jobs"][0]["state"]):
                 return
             await asyncio.sleep(POLL_SECONDS)
 

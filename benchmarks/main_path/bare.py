@@ -11,7 +11,7 @@ import asyncio
 import os
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic, thread_time
@@ -129,7 +129,7 @@ class BareLoop:
                 query = "&".join(f"job_id={it}" for it in ids[start : start + _CHUNK])
                 answer = await ask(self._slurm, "GET", f"{self._api}/jobs/state/?{query}")
                 for job in answer["jobs"]:
-                    if "RUNNING" in job["state"] and "CONFIGURING" not in job["state"]:
+                    if is_ready(job["state"]):
                         self._waiting.pop(int(job["job_id"])).set_result(None)
             await asyncio.sleep(POLL_SECONDS)
 
@@ -168,6 +168,11 @@ class LoopWatch:
 def api_path(release: str) -> str:
     """Where slurmrestd of that release has its newest API that both sides know."""
     return f"/slurm/{_VERSIONS[release]}"
+
+
+def is_ready(state: Sequence[str]) -> bool:
+    """Whether a job of this state runs, on nodes that are ready."""
+    return "RUNNING" in state and "CONFIGURING" not in state
 
 
 def placeholder(metadata: dict[str, Any], *, nodes: int, release: str) -> dict[str, Any]:
