@@ -251,15 +251,34 @@ async def test_crowd_delays_nobody_elses_events(stub: ApiStub, api: Writing) -> 
 
 
 class OtherWork:
-    """Work of the scheduler that waits, and how often the recorder has asked about it."""
+    """Work of the scheduler that waits, but not at each look whose number `idle_every` divides, and
+    how often the recorder has looked.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, idle_every: int = 0) -> None:
         self.waits = True
         self.asked = 0
+        self._idle_every = idle_every
 
     def __call__(self) -> bool:
         self.asked += 1
-        return self.waits
+        return self.waits and not (self._idle_every and self.asked % self._idle_every == 0)
+
+
+async def written_beside(
+    stub: ApiStub, api: Writing, others: OtherWork, *, events: int, written: int
+) -> None:
+    """Record so many Events, and return when so many are written beside other work, and the
+    recorder has ended.
+    """
+    recorder = Recorder(api, component="c", instance="i")
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for n in range(events):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=others))
+        await until(lambda: api.written == written)
+        recorder.stop()
 
 
 async def test_events_give_way_while_other_work_waits(stub: ApiStub, api: Writing) -> None:
@@ -279,39 +298,15 @@ async def test_events_give_way_for_a_while_only(
     stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "YIELD_SECONDS", 0.1)
-    recorder = Recorder(api, component="c", instance="i")
-    stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(3):
-        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
-    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
-        group.create_task(recorder.run(others_wait=OtherWork()))
-        await until(lambda: api.written == 3)
-        recorder.stop()
-
-
-class NearlyAlwaysWork:
-    """Work that waits at all but every tenth look."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def __call__(self) -> bool:
-        self.asked += 1
-        return self.asked % 10 != 0
+    await written_beside(stub, api, OtherWork(), events=3, written=3)
 
 
 async def test_moment_without_other_work_does_not_have_events_wait_anew(
     stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "YIELD_SECONDS", 0.5)
-    recorder, others = Recorder(api, component="c", instance="i"), NearlyAlwaysWork()
-    stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(60):
-        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
-    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
-        group.create_task(recorder.run(others_wait=others))
-        await until(lambda: api.written == 60)
-        recorder.stop()
+    others = OtherWork(idle_every=10)
+    await written_beside(stub, api, others, events=60, written=60)
     assert others.asked < 400, "they would have been written one by one, each after a wait"
 
 
@@ -319,12 +314,5 @@ async def test_events_that_may_soon_be_too_many_give_way_to_nothing(
     stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "YIELD_EVENTS", 5)
-    recorder = Recorder(api, component="c", instance="i")
-    stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(8):
-        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
-    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
-        group.create_task(recorder.run(others_wait=OtherWork()))
-        await until(lambda: api.written == 4)
-        recorder.stop()
+    await written_beside(stub, api, OtherWork(), events=8, written=4)
     assert api.written == 8  # what waits at the end is written all the same

@@ -57,14 +57,19 @@ async def test_pod_whose_node_is_made_ready_at_once_costs_one_look(slurm, kube, 
     assert slurm.calls["job"] == 1
 
 
-async def test_crowd_whose_nodes_are_made_ready_costs_a_few_requests_a_second(slurm, kube, service):
-    """As in a burst on busy servers: the slower they are, the less may be asked of them."""
+async def start_configuring(service: Service) -> None:
+    """Pods whose jobs Slurm has started on a node that is being made ready."""
     for number in range(COUNT):
-        kube.create(f"uid-{number}", name=f"train-{number}")
+        service.kube.create(f"uid-{number}", name=f"train-{number}")
     service.start()
     await asyncio.sleep(0.5)
-    for job_id in slurm.jobs:
-        slurm.start(job_id, "CONFIGURING", node="n1")
+    for job_id in service.slurm.jobs:
+        service.slurm.start(job_id, "CONFIGURING", node="n1")
+
+
+async def test_crowd_whose_nodes_are_made_ready_costs_a_few_requests_a_second(slurm, kube, service):
+    """As in a burst on busy servers: the slower they are, the less may be asked of them."""
+    await start_configuring(service)
     patches, seconds = len(kube.patches), 5
     await asyncio.sleep(seconds)
     most = 2 * seconds + 4
@@ -82,12 +87,7 @@ async def test_crowd_whose_nodes_are_made_ready_costs_a_few_requests_a_second(sl
 
 
 async def test_each_pod_of_a_crowd_says_in_time_that_its_node_is_made_ready(slurm, kube, service):
-    for number in range(COUNT):
-        kube.create(f"uid-{number}", name=f"train-{number}")
-    service.start()
-    await asyncio.sleep(0.5)
-    for job_id in slurm.jobs:
-        slurm.start(job_id, "CONFIGURING", node="n1")
+    await start_configuring(service)
     await asyncio.sleep(COUNT / 2 + 6)
     for uid in kube.pods:
         condition = kube.condition_of(uid)
