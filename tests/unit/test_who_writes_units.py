@@ -40,6 +40,7 @@ _OWNER_OF_FIELD: Final = {"waiting": "reconcile", "silent": "slurm", "binding": 
 _CALLERS: Final = {
     "Placeholder.saw": {"slurm"},
     "Placeholder.runs": {"slurm"},
+    "Placeholder.enter": {"slurm"},
     "Placeholder.doubt": {"slurm", "execute"},
     "Placeholder.read_again": {"execute"},
     "Placeholder.believe": {"facts"},
@@ -172,6 +173,7 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
         ("execute", "unit.job = None"),
         ("execute", "unit.doubt_since = None"),
         ("execute", "job.missing += 1"),
+        ("execute", "unit.job.enter(state, at=0.0)"),
         ("facts", "unit.job.state, x = None, 1"),
         ("facts", "unit.bindings.nodes[uid] = node"),
         ("facts", "del unit.bindings.nodes[uid]"),
