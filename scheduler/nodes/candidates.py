@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from groundwork.pauses import with_pauses
 from scheduler.core.event_reasons import NO_ANSWER_YET
 from scheduler.core.node_suitability import NodeFacts, Place, Unfit, Wishes, fitness
 from scheduler.core.resource_fit import TooSmall
@@ -121,11 +122,14 @@ class Nodes:
         behind = self._map.behind(node)
         return behind is None or bool(behind.target)
 
-    def mapped(self) -> tuple[int, int]:
+    async def mapped(self) -> tuple[int, int]:
         """How many Slurm nodes have a Kubernetes Node behind them, and how many nodes there are."""
         names = [node.name for node in self._slurm.listed or ()]
-        found = [self._map.behind(name) for name in names]
-        return sum(it is not None and bool(it.target) for it in found), len(names)
+        found = 0
+        async for name in with_pauses(names, every=_STEP_ITEMS // _BEHIND_ITEMS):
+            behind = self._map.behind(name)
+            found += behind is not None and bool(behind.target)
+        return found, len(names)
 
     @property
     def unlisted(self) -> str:

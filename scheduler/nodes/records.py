@@ -146,7 +146,8 @@ class SlurmNodes:
             self._on_change()
 
     def _learn_types(self, nodes: Iterable[SlurmNode]) -> None:
-        self._gpu_types = self._gpu_types.union(*(types_of(it.gres, name=_GPU) for it in nodes))
+        found = {it.gres for it in nodes}  # thousands of nodes have few different ones
+        self._gpu_types = self._gpu_types.union(*(types_of(gres, name=_GPU) for gres in found))
 
 
 def _mark(node: SlurmNode | None) -> tuple[object, ...]:

@@ -35,7 +35,7 @@ async def announce(
         await asyncio.sleep(_LOOK_SECONDS)
     version = await slurm.negotiate()
     mode = await modes.choose()
-    mapped, listed = nodes.mapped()
+    mapped, listed = await nodes.mapped()
     log.info(
         "ready",
         version=scheduler.__version__,

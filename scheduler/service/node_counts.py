@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Protocol
 
+from groundwork.pauses import with_pauses
 from scheduler.core.gres import count_of
 from scheduler.observe.metrics import Metrics
 from slurmapi import SlurmNode
 
 _EVERY_SECONDS: Final = 5.0
-_BREATHE_EVERY: Final = 100  # a node takes 10 µs
+_COUNTED_AT_ONCE: Final = 100  # a node takes 10 µs
 _OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
 _AWAY: Final = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "UNKNOWN"})
 _DRAINS: Final = frozenset({"DRAIN", "POWER_DRAIN"})
@@ -59,10 +60,8 @@ class NodeCounts:
         if listed is None or listed_at == self._counted_at:
             return
         found: dict[str, Counter[str]] = {state: Counter() for state in NODE_STATES}
-        for number, node in enumerate(tuple(listed), 1):
+        async for node in with_pauses(tuple(listed), every=_COUNTED_AT_ONCE):
             found[state_label(node)].update(_node_amounts(node))
-            if number % _BREATHE_EVERY == 0:
-                await asyncio.sleep(0)
         self._counted_at = listed_at
         self._show(found)
 

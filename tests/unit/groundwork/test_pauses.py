@@ -1,0 +1,36 @@
+"""Other tasks run during a long loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from groundwork.pauses import with_pauses
+
+
+async def test_other_tasks_get_a_turn_after_so_many_items() -> None:
+    order = list[int | str]()
+
+    async def other() -> None:
+        while True:
+            order.append("other")
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async for item in with_pauses(range(5), every=2):
+        order.append(item)
+    task.cancel()
+    assert order == [0, 1, "other", 2, 3, "other", 4]
+
+
+async def test_items_are_taken_only_when_their_turn_comes() -> None:
+    taken = list[int]()
+
+    def items() -> Iterator[int]:
+        for number in range(3):
+            taken.append(number)
+            yield number
+
+    async for item in with_pauses(items(), every=1):
+        assert taken == list(range(item + 1))
+    assert taken == [0, 1, 2]
