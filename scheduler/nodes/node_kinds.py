@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from groundwork.pauses import with_pauses
 from scheduler.nodes.partitions import SlurmPartitions
 from scheduler.nodes.records import SlurmNodes
 from slurmapi import Partition, SlurmClient, SlurmNode
 
-# Kinds change with slurm.conf only. Counting 10 000 nodes takes a few hundredths of a second, which
-# is too long for each submit.
-_KEPT_SECONDS: Final = 60.0
+# Kinds change with slurm.conf only, and with the Nodes behind Slurm's. Counting 10 000 nodes takes
+# a tenth of a second of CPU time, which is too long for each submit.
+_COUNT_SECONDS: Final = 60.0
+_COUNTED_AT_ONCE: Final = 100
 _PARTITIONS_KEPT_SECONDS: Final = 300.0
 _ALL: Final = ""  # no partition has this name
 
@@ -50,11 +52,19 @@ class NodeKinds:
     ) -> None:
         self._nodes = nodes
         self._may_serve = may_serve
-        self._clock = clock
-        self._counted: dict[str, Kinds] = {}
-        self._counted_at = float("-inf")
+        self._counted: Mapping[str, Kinds] = {}
         self._partitions = SlurmPartitions(client, clock=clock)
         self._asking = asyncio.Lock()
+        self._counting = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Count the nodes every minute once Slurm has listed them, for ever; cancel it to stop.
+        Start it when the Nodes behind Slurm's are known: a node without one counts as none.
+        """
+        await self._nodes.first_list.wait()
+        while True:
+            self._counted = await self._count()
+            await asyncio.sleep(_COUNT_SECONDS)
 
     async def of(self, partition: str | None = None, nodes: Collection[str] = ()) -> Kinds:
         """The nodes that a job may get: `nodes` if it names any, otherwise those of its partitions
@@ -65,7 +75,7 @@ class NodeKinds:
         await self._nodes.learn(())
         if nodes:
             return sum((self._kind(self._nodes.record(name)) for name in nodes), _NEITHER)
-        counted = self._count()
+        counted = await self._last_count()
         whole = counted.get(_ALL, _NEITHER)
         if not (whole.with_slurmd and whole.external):
             return whole
@@ -84,22 +94,28 @@ class NodeKinds:
     async def knows(self, partition: str) -> bool:
         """Whether Slurm has nodes in each of these partitions. Raises SlurmError."""
         await self._nodes.learn(())
-        return self._count().keys() >= set(partition.split(","))
+        counted = await self._last_count()
+        return counted.keys() >= set(partition.split(","))
 
     def with_slurmd(self) -> int:
-        """How many nodes have a slurmd and may serve pods, as far as Slurm's nodes are known."""
-        return self._count().get(_ALL, _NEITHER).with_slurmd
+        """How many nodes have a slurmd and may serve pods, by the last count."""
+        return self._counted.get(_ALL, _NEITHER).with_slurmd
 
-    def _count(self) -> dict[str, Kinds]:
-        if self._counted and self._clock() - self._counted_at < _KEPT_SECONDS:
-            return self._counted
+    async def _last_count(self) -> Mapping[str, Kinds]:
+        if not self._counted:
+            async with self._counting:
+                # Of many submits that come at once at the start, the first counts.
+                self._counted = self._counted or await self._count()
+        return self._counted
+
+    async def _count(self) -> dict[str, Kinds]:
+        """The nodes of each partition, and all of them, counted while other tasks run."""
         counted: defaultdict[str, Kinds] = defaultdict(Kinds)
-        for node in self._nodes.listed or ():
+        async for node in with_pauses(tuple(self._nodes.listed or ()), every=_COUNTED_AT_ONCE):
             kind = self._kind(node)
             for name in (_ALL, *node.partitions):
                 counted[name] += kind
-        self._counted, self._counted_at = dict(counted), self._clock()
-        return self._counted
+        return dict(counted)
 
     def _kind(self, node: SlurmNode | None) -> Kinds:
         """The kind of a node. An unknown node counts as one with a slurmd, which needs more

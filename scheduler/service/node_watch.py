@@ -51,7 +51,7 @@ class NodeWatch:
 
     async def run(self) -> None:
         """Keep all of it up to date, for ever; end it by cancelling."""
-        parts = [self._known.records.run(), self._follow_nodes()]
+        parts = [self._known.records.run(), self._count_kinds(), self._follow_nodes()]
         parts += [reflector.run() for reflector in self._pod_reflectors]
         parts += [file.follow(self._known.mapping_changed) for file in self._known.files.values()]
         async with asyncio.TaskGroup() as group:
@@ -72,6 +72,10 @@ class NodeWatch:
             await reflector.synced.wait()
         if any(strategy.way in OF_SLURM for strategy in self._settings.strategies):
             await self._known.records.first_list.wait()
+
+    async def _count_kinds(self) -> None:
+        await self.settled()
+        await self._known.kinds.run()
 
     async def _follow_nodes(self) -> None:
         may_read = await may_read_nodes(self._settings, self._outside.kube)

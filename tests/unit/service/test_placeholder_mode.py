@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -12,8 +14,10 @@ from scheduler.core.actions import Submit
 from scheduler.core.seats import Seat
 from scheduler.execute.placeholder_mode import ModeSetting
 from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
+from scheduler.nodes.node_kinds import Kinds, NodeKinds
+from scheduler.nodes.records import SlurmNodes
 from scheduler.state.units import Unit
-from slurmapi import KNOWN_VERSIONS, JobSubmission, SlurmInvalid
+from slurmapi import KNOWN_VERSIONS, JobSubmission, SlurmClient, SlurmInvalid
 from tests.unit.core.things import REQUEST
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -172,15 +176,49 @@ async def test_external_jobs_without_a_guard_are_counted_by_the_nodes_they_may_g
     slurm.with_slurmd = {"n2"}
     slurm.prolog_slurmctld = "/opt/site.sh"
     service = Service(slurm, kube, mode="external")
-    await service.slurmctld.ask()
-    await service.slurm_nodes.learn(())
+    service.start()
+    await asyncio.sleep(5)
     assert service.modes.unguarded() == 1
     service.heartbeat.beat()
     assert service.modes.unguarded() == 0
+    await service.kill()
     for setting in ("auto", "script"):
         other = Service(slurm, kube, mode=setting)
-        await other.slurm_nodes.learn(())
+        other.start()
+        await asyncio.sleep(5)
         assert other.modes.unguarded() == 0
+        await other.kill()
+
+
+async def test_nodes_that_come_are_counted_within_a_minute(slurm, kube):
+    service = Service(slurm, kube, mode="external")
+    service.start()
+    await asyncio.sleep(5)
+    assert service.modes.unguarded() == 0
+    slurm.with_slurmd = set(NODES)
+    await service.slurm_nodes.renew(older_than=0)
+    await asyncio.sleep(60)
+    assert service.modes.unguarded() == 2
+    await service.kill()
+
+
+async def test_submits_that_come_at_once_count_the_nodes_once(slurm, kube):
+    """Each count of 10 000 nodes takes a tenth of a second."""
+    for number in range(200):  # more than are counted without a pause
+        slurm.add_node(f"more-{number}")
+    client, clock = cast("SlurmClient", slurm), asyncio.get_running_loop().time
+    asked = Counter[str]()
+
+    def may_serve(node: str) -> bool:
+        asked[node] += 1
+        return True
+
+    nodes = SlurmNodes(client, clock=clock, on_change=lambda: None)
+    kinds = NodeKinds(client, nodes, may_serve=may_serve, clock=clock)
+    slurm.with_slurmd = {*NODES, *(f"more-{number}" for number in range(200))}
+    found = await asyncio.gather(*(kinds.of("main") for _ in range(5)))
+    assert found == [Kinds(with_slurmd=202)] * 5
+    assert len(asked) == asked.total() == 202
 
 
 def test_guard_that_nobody_answers_is_none() -> None:

@@ -161,6 +161,7 @@ class Service:
             self.census.run(),
             self.canceller.run(),
             self.slurm_nodes.run(),
+            self.known.kinds.run(),
             self.brake.run(),
             self.slurmctld.run(),
             self.fit.surveyor.run(),
