@@ -28,9 +28,10 @@ async def watch_loop(metrics: Metrics) -> None:
         due, computed = loop.time() + _EVERY_SECONDS, time.thread_time()
         await asyncio.sleep(_EVERY_SECONDS)
         late = loop.time() - due
+        metrics.loop_lag.observe(late)
         if late > STALL_SECONDS:
             busy = time.thread_time() - computed > STALL_SECONDS
             metrics.loop_stalls.labels("busy" if busy else "waiting").inc()
         if late > worst:
             worst = late
-            metrics.loop_lag.set(worst)
+            metrics.loop_lag_max.set(worst)

@@ -248,9 +248,15 @@ class Metrics:
             ["cause"],
             registry=registry,
         )
-        self.loop_lag = Gauge(
+        self.loop_lag_max = Gauge(
             "slurm_pod_scheduler_loop_lag_max_seconds",
             "Longest delay of the event loop since the start",
+            registry=registry,
+        )
+        self.loop_lag = Histogram(
+            "slurm_pod_scheduler_loop_lag_seconds",
+            "Delay of the event loop, measured 50 times a second",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.1, 0.25, 1),
             registry=registry,
         )
         self.tasks = Gauge(

@@ -114,6 +114,8 @@ async def test_blocked_loop_is_counted(block, cause):
     task.cancel()
     assert value("slurm_pod_scheduler_tasks") == len(asyncio.all_tasks())
     assert (value("slurm_pod_scheduler_loop_lag_max_seconds") or 0.0) >= STALL_SECONDS
+    counted = value("slurm_pod_scheduler_loop_lag_seconds_count") or 0.0
+    assert counted > (value("slurm_pod_scheduler_loop_lag_seconds_bucket", {"le": "0.05"}) or 0.0)
 
 
 @pytest.fixture
