@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.main_path.figures import Stalls
+from benchmarks.main_path.figures import Latency, Stalls
 from benchmarks.main_path.servers import Servers
 from benchmarks.main_path.usage import (
     cpu_seconds,
@@ -33,7 +33,8 @@ BOUND: Final = "pod bound"
 SLURM_REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
 KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
 _STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
-_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
+_LONGEST_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
+_LAG: Final = "slurm_pod_scheduler_loop_lag_seconds"
 _LOOK_SECONDS: Final = 0.05
 # Generous, because other work may slow the machine down; nobody reads the metrics again.
 _READY_SECONDS: Final = 120.0
@@ -77,7 +78,13 @@ class Scrape:
 
     def longest_stall(self) -> float:
         """The longest time for which the event loop was late, in seconds since the start."""
-        return self.total(_LAG)
+        return self.total(_LONGEST_LAG)
+
+    def loop_lag(self, *, since: Scrape) -> Latency:
+        """How late the event loop was after another look."""
+        before = dict(since.buckets(_LAG))
+        more = [(bound, count - before.get(bound, 0.0)) for bound, count in self.buckets(_LAG)]
+        return Latency.of_buckets(more, longest=self.longest_stall())
 
     def buckets(self, name: str, **labels: str) -> list[tuple[float, float]]:
         """Upper bounds and cumulative counts of a histogram."""
