@@ -1,9 +1,13 @@
 """The parser's input and output as plain data, without types of Kubernetes or Slurm."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Literal
+
+import msgspec
+
+from groundwork.values import WithAside
 
 PREFIX = "sunk.coreweave.com/"
 # The two labels that SUNK reads.
@@ -41,8 +45,7 @@ def _nvidia_gpus() -> Mapping[str, str]:
     return {"nvidia.com/gpu": "gpu"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The site's decisions.
 
     `prefixes` are equivalent: each annotation may have any of them. If a pod gives it under two
@@ -58,9 +61,9 @@ class Rules:
     kill_wait_seconds: int = 30
     termination_offset_seconds: int = 5
     prefixes: tuple[str, ...] = (PREFIX,)
-    device_resources: Mapping[str, str] = field(default_factory=_nvidia_gpus)
+    device_resources: Mapping[str, str] = msgspec.field(default_factory=_nvidia_gpus)
     gpu_type_keys: tuple[str, ...] = GPU_TYPE_KEYS
-    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    gpu_types: Mapping[str, str] = msgspec.field(default_factory=dict)
     known_gpu_types: frozenset[str] | None = frozenset()
     grace_policy: Literal["strict", "guarded"] = "strict"
     guarded_grace_seconds: int = 0
@@ -71,16 +74,15 @@ class Rules:
             raise ValueError(f"annotation prefixes {wrong} must end in '/', as {PREFIX!r} does")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerResources:
+class ContainerResources(msgspec.Struct, frozen=True, kw_only=True):
     """Requests and limits of one container, as Kubernetes quantities.
 
     `restartable` is only read for init containers (`restartPolicy: Always`, a sidecar).
     """
 
     name: str = ""
-    requests: Mapping[str, str] = field(default_factory=dict)
-    limits: Mapping[str, str] = field(default_factory=dict)
+    requests: Mapping[str, str] = msgspec.field(default_factory=dict)
+    limits: Mapping[str, str] = msgspec.field(default_factory=dict)
     restartable: bool = False
 
 
@@ -93,8 +95,7 @@ class AffinityExpression:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodView:
+class PodView(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a pod that determine its Slurm job.
 
     `requests` and `limits` are those of the whole pod (pod-level resources). `node_affinity` has
@@ -104,17 +105,16 @@ class PodView:
     annotations: Mapping[str, str]
     containers: tuple[ContainerResources, ...]
     init_containers: tuple[ContainerResources, ...] = ()
-    overhead: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, str] = field(default_factory=dict)
-    limits: Mapping[str, str] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
+    overhead: Mapping[str, str] = msgspec.field(default_factory=dict)
+    requests: Mapping[str, str] = msgspec.field(default_factory=dict)
+    limits: Mapping[str, str] = msgspec.field(default_factory=dict)
+    node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     node_affinity: tuple[tuple[AffinityExpression, ...], ...] | None = None
     termination_grace_period_seconds: int
     active_deadline_seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest:
+class JobRequest(WithAside, frozen=True, kw_only=True):
     """What to ask of Slurm for one pod: CPUs, MiB and GPUs on one node.
 
     None, an empty tuple and False mean Slurm's default. `gres` has the form of `tres_per_node`:
@@ -124,6 +124,8 @@ class JobRequest:
     jobs of several pods; Slurm does not get the last one. `keys` are the annotations that the
     fields were read from, for messages only.
     """
+
+    ASIDE = frozenset({"keys"})
 
     cpus: int
     memory_mib: int
@@ -159,4 +161,4 @@ class JobRequest:
     segment: int | None = None
     no_kill: bool = False
     gang_lost_slot: LostSlot | None = None
-    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
+    keys: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -1,13 +1,12 @@
 """Problems of a pod, worded so that its owner can correct them."""
 
-from dataclasses import dataclass
+import msgspec
 
 NOT_SET = "not set"
 _SHOWN_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One problem: the full annotation key or spec path, its value, and what would be accepted.
 
     `known_as` is SUNK's message for the same problem.

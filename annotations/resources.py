@@ -9,6 +9,8 @@ those of its containers.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from annotations.gpu_type import UnknownTypeError, gpu_type
 from annotations.model import ContainerResources, PodView, Rules
 from annotations.problems import NOT_SET, Problem
@@ -32,8 +34,7 @@ class Resources:
     devices: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Amounts:
+class _Amounts(msgspec.Struct, frozen=True):
     """The amounts of one resource, in billionths of its unit, by the place they were read at."""
 
     containers: list[int]

@@ -12,8 +12,9 @@ This module only joins their records and states. The body of the submit: `encode
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from slurmapi.model import PARTIAL, BaseState, Job, JobState
 

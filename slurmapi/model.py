@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from groundwork.values import WithAside
 
 
 @unique
@@ -42,8 +46,7 @@ PARTIAL: Final = "PARTIAL"
 _SEPARATORS: Final = re.compile(r"[,+\s]+")
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(msgspec.Struct, frozen=True):
     """A base state, and flags such as CONFIGURING or COMPLETING."""
 
     base: BaseState
@@ -89,8 +92,7 @@ class JobState:
         return "+".join([self.base.value, *sorted(self.flags)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(WithAside, frozen=True, kw_only=True):
     """One job record. `nodes` is expanded, in rank order; `excluded_nodes`, of which there may be
     many, stay a hostlist. `gres` is what was requested for each node, in the form of JobSubmission.
     `batch` says that the job has a script, which a slurmd must start.
@@ -108,6 +110,8 @@ class Job:
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
     are compared.
     """
+
+    ASIDE = frozenset({"answered_at"})
 
     job_id: int
     name: str
@@ -138,10 +142,13 @@ class Job:
     tasks: int = 1
     cpus_per_task: int = 1
     tasks_per_node: int = 0
-    cpus_by_node: Mapping[str, int] = field(default_factory=dict, hash=False)
+    cpus_by_node: Mapping[str, int] = msgspec.field(default_factory=dict)
     parts: tuple[Job, ...] = ()
     leader: int | None = None
-    answered_at: int | None = field(default=None, compare=False)
+    answered_at: int | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.job_id, self.submit_time, self.state))
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -208,8 +215,7 @@ class Job:
         return self.job_id, self.submit_time, self.start_time, self.restart_count
 
 
-@dataclass(frozen=True, slots=True)
-class ListedJob:
+class ListedJob(msgspec.Struct, frozen=True):
     """A job with what only people ask about it: the name of its user, and what it is to have in
     all, as in `cpu=4,mem=8G,node=1` (`tres_req_str`).
     """
@@ -219,16 +225,14 @@ class ListedJob:
     tres_requested: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """The job that a submit created; `warnings` are Slurm's remarks about it."""
 
     job_id: int
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     """Whether a controller responds to slurmrestd, and what slurmrestd says about it. `release` is
     slurmrestd's own, such as "26.05.5"; "" if it does not say.
     """
@@ -238,8 +242,7 @@ class Ping:
     release: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmConfig:
+class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of slurm.conf that a client may want to compare with its own; durations in
     seconds. `answered_at` is when Slurm answered, by Slurm's own clock, which `boot_time` uses too
     (`LastUpdate`, measured on 26.05.5).
@@ -263,8 +266,7 @@ class SlurmConfig:
         return self.preempt_type not in {"", "preempt/none"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmNode:
+class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """One Slurm node. `states` has the base state and the flags, such as ("IDLE", "DRAIN")."""
 
     name: str
@@ -288,8 +290,7 @@ class SlurmNode:
     partitions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition. A limit that is None is not set, or not reported. Lists of names are empty if
     they do not restrict anybody.
     """
@@ -323,8 +324,7 @@ class Partition:
     """The QoS whose limits hold for the whole partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One finished request, for the observer. Its outcome is "ok", "cancelled", or the `outcome` of
     an error.
     """

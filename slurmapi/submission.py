@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -39,8 +38,7 @@ _MAX_UNSIGNED: Final = 2**32 - 3
 _NOWHERE: Final = "/dev/null"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSubmission:
+class JobSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """One placeholder: on each of `nodes` nodes `tasks_per_node` tasks, each of `cpus` CPUs,
     `memory_mib` and `gres`.
 
@@ -80,7 +78,7 @@ class JobSubmission:
     excluded_nodes: tuple[str, ...] = ()
     singleton: bool = True
     held: bool = False
-    environment: Mapping[str, str] = field(default_factory=lambda: _DEFAULT_ENVIRONMENT)
+    environment: Mapping[str, str] = msgspec.field(default_factory=lambda: _DEFAULT_ENVIRONMENT)
     working_directory: str = "/tmp"  # noqa: S108 - exists everywhere; nothing is written there
     user_id: int | None = None
     group_id: int | None = None

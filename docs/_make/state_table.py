@@ -6,8 +6,10 @@ One unit of one pod, in every situation of the pod and of its placeholder that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from annotations import JobRequest, Problem
 from scheduler.core.actions import (

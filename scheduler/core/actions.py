@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+
+import msgspec
 
 from annotations import JobRequest, Problem
+from groundwork.values import WithAside
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts
@@ -14,8 +16,7 @@ from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(WithAside, frozen=True):
     """Submit the placeholder with these slots, at most `per_node` on each node. `nodes` pins it to
     the nodes where its pods already run, and `why` says what happened to the former job. `replaces`
     is our job that the new one replaces; it is cancelled once the new one is recorded. `excluded`
@@ -24,13 +25,15 @@ class Submit:
     there are none.
     """
 
+    ASIDE = frozenset({"why"})
+
     request: JobRequest
     seats: tuple[Seat, ...]
     per_node: int = 1
     shapes: tuple[PodShape, ...] = ()
     nodes: tuple[str, ...] = ()
     first: bool = False
-    why: str = field(default="", compare=False)  # only for messages
+    why: str = ""
     replaces: int | None = None
     excluded: tuple[tuple[str, str], ...] = ()
     minutes: int | None = None
@@ -48,13 +51,11 @@ class Submit:
         return ", ".join(self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadGang:
+class ReadGang(msgspec.Struct, frozen=True):
     """Read the object that says how many pods the gang has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reseat:
+class Reseat(msgspec.Struct, frozen=True):
     """Write on the job which pod has which slot, and how often the job has been requeued so far,
     before any of these pods can run.
     """
@@ -64,8 +65,7 @@ class Reseat:
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(msgspec.Struct, frozen=True):
     """Leave a running job only the nodes `keep`. `at` has the node of each slot, as it was."""
 
     job_id: int
@@ -73,36 +73,31 @@ class GiveBack:
     at: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartWith:
+class PartWith(msgspec.Struct, frozen=True):
     """Forget these pods of a gang, after the API server has said that they are gone."""
 
     pods: tuple[MissingPod, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ServeBeside:
+class ServeBeside(msgspec.Struct, frozen=True):
     """Serve each of these pods alone: its gang runs, and can do without it."""
 
     pods: tuple[PodFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TellGroup:
+class TellGroup(msgspec.Struct, frozen=True):
     """Say this on the gang's PodGroup."""
 
     word: GroupWord
 
 
-@dataclass(frozen=True, slots=True)
-class Weigh:
+class Weigh(msgspec.Struct, frozen=True):
     """Read how much of this Slurm node is allocated."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(msgspec.Struct, frozen=True):
     """Change these fields of the pending job to the request's values, because the pod was
     edited.
     """
@@ -112,22 +107,19 @@ class Update:
     changed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Inspect:
+class Inspect(msgspec.Struct, frozen=True):
     """Look at the full record of the job once."""
 
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """Write the job's id on the pod: the job was found, or writing its id failed before."""
 
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class LookForTwins:
+class LookForTwins(msgspec.Struct, frozen=True):
     """Search Slurm's jobs for placeholders that were never recorded. With `tell`, the pod's
     condition says so if the search is not possible. The caller does not set it for pods that run or
     already show why they wait.
@@ -136,15 +128,13 @@ class LookForTwins:
     tell: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Locate:
+class Locate(msgspec.Struct, frozen=True):
     """Ask Slurm about these nodes, or for a list of all, to find the Nodes behind them."""
 
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Bind the pod to `target`, the Kubernetes Node behind the Slurm node that its placeholder
     holds.
     """
@@ -163,24 +153,21 @@ class Bind:
     """How many pods the gang has; 0 for a single pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoteEnd:
+class NoteEnd(msgspec.Struct, frozen=True):
     """Write on the pod when its job reaches its time limit, in RFC 3339; "" if it has none."""
 
     pod: PodFacts
     ends_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exclude:
+class Exclude(msgspec.Struct, frozen=True):
     """Have the unit's jobs avoid this node for a while, because the pod could not use it."""
 
     node: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Readmit:
+class Readmit(msgspec.Struct, frozen=True):
     """Change the excluded nodes of a waiting job, because other nodes suit the pod now. `others`
     has those of its further components by id, if it is heterogeneous.
     """
@@ -202,8 +189,7 @@ class Readmit:
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """Cancel the placeholder, after writing the pod's outcome into it if that is known. `unseen`
     are the uids of pods that no list or watch shows, which does not prove that they are gone.
     """
@@ -214,8 +200,7 @@ class Cancel:
     unseen: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TakeBack:
+class TakeBack(msgspec.Struct, frozen=True):
     """Cancel a job that this process submitted and that has no owner tag. It is recognised by its
     id, its name and its submit time by Slurm's clock, in Unix seconds. The pod's condition says so,
     and the next submit waits for a long time. For `unseen` see Cancel.
@@ -227,8 +212,7 @@ class TakeBack:
     unseen: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DropJob:
+class DropJob(msgspec.Struct, frozen=True):
     """Remove the job from a waiting pod that cannot use it. A new job follows; if this one was
     `miscounted`, Slurm packs none of the unit's pods any more.
     """
@@ -238,24 +222,24 @@ class DropJob:
     miscounted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Evict:
+class Evict(WithAside, frozen=True):
     """Delete the pod, after saying why: Slurm has taken its resources, or is about to.
 
     `grace_seconds` is what is left of the time that Slurm gives; None leaves the pod its own grace
     period. `needs` are the resources that the pod uses on its node.
     """
 
+    ASIDE = frozenset({"needs"})
+
     pod: PodFacts
     reason: Reason
     message: str
     grace_seconds: int | None = None
     evidence: Evidence = Evidence.RECORD
-    needs: JobRequest | None = field(default=None, compare=False)
+    needs: JobRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hurry:
+class Hurry(msgspec.Struct, frozen=True):
     """Shorten the grace period of a pod that is being deleted, because its job no longer holds its
     node. This takes a second deletion.
     """
@@ -266,16 +250,14 @@ class Hurry:
     grace_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True):
     """Tell the owner all problems of the pod. This is final unless the pod is edited."""
 
     pod: PodFacts
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """Show on the pod why it waits. `cause` is Slurm's own word; an Event is recorded when it
     changes, but not when numbers in the message change.
     """
@@ -286,23 +268,20 @@ class Tell:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(msgspec.Struct, frozen=True):
     """Record an Event about something that no condition covers, once for each message."""
 
     reason: Reason
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """The next pass is due after this many seconds, if nothing else wakes the unit before."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(msgspec.Struct, frozen=True):
     """The unit has no pods and no job: forget it."""
 
 

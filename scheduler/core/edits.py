@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from annotations import PREFIX, JobRequest
 from annotations.keys import DEFINITIONS
@@ -42,7 +44,7 @@ _KEYS: Final = {definition.field: definition.key for definition in reversed(DEFI
 _OUR_OWN: Final = frozenset({"gang_lost_slot"})
 # The fields that request something, without those that only describe the request.
 _FIELDS: Final = tuple(
-    field for field in fields(JobRequest) if field.compare and field.name not in _OUR_OWN
+    it for it in fields(JobRequest) if it.name not in JobRequest.ASIDE | _OUR_OWN
 )
 
 
@@ -161,10 +163,10 @@ def _plain(name: str, value: object) -> object:
 def _fields_set(request: JobRequest) -> Iterator[tuple[str, object]]:
     for field in _FIELDS:
         default = field.default
-        if default is MISSING and field.default_factory is not MISSING:
+        if default is NODEFAULT and field.default_factory is not NODEFAULT:
             default = field.default_factory()
         value = getattr(request, field.name)
-        if default is MISSING or value != default:
+        if default is NODEFAULT or value != default:
             yield field.name, value
 
 

@@ -7,9 +7,10 @@ are seconds of one monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final
+
+import msgspec
 
 from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.event_reasons import Reason
@@ -45,8 +46,7 @@ class PodStage(StrEnum):
 RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodFacts:
+class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One pod. `node` is the Slurm node behind the Node that it is bound to, "" if not known.
     `placed_by_us` is false if somebody else bound it. `grace_seconds` is the pod's own grace
     period.
@@ -77,8 +77,7 @@ class PodFacts:
     """The grace period of the deletion under way; None if there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingPod:
+class MissingPod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of the unit that no list or watch shows. That does not prove that it is gone."""
 
     uid: str
@@ -90,8 +89,7 @@ class MissingPod:
     """Whether it was ever seen on a Node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangFacts:
+class GangFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The gang whose pods the unit has. `name` is for people, and `group` for the owner tag, such
     as "job/trainer". `ranked` says that the pods themselves say their ranks.
     """
@@ -144,31 +142,27 @@ class GangFacts:
         return self.has_object and self.read_at is None
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(msgspec.Struct, frozen=True):
     """A remark about a pod's request, shown to its owner once."""
 
     reason: Reason
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoJob:
+class NoJob(msgspec.Struct, frozen=True):
     """Slurm has no job for this unit, as far as we know, and no answer is outstanding."""
 
     others_job: int | None = None
     """The job that its pod names, if that belongs to somebody else."""
 
 
-@dataclass(frozen=True, slots=True)
-class InDoubt:
+class InDoubt(msgspec.Struct, frozen=True):
     """There may be a job that was never recorded: from a submit with unknown outcome, or by a
     former process. Nothing is submitted until Slurm's jobs have been searched.
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tracked:
+class Tracked(msgspec.Struct, frozen=True, kw_only=True):
     """A job whose id we know.
 
     `state` is from the last pulse, None before the first. `record` is from the last full look, at
@@ -200,8 +194,7 @@ class Tracked:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Vanished:
+class Vanished(msgspec.Struct, frozen=True):
     """Slurm no longer lists the job. `confirmed` says that two looks got error 2017, or found
     another job with this id, while the controller answered. `claimed` says that only the pod's
     annotation ever named the job.
@@ -215,8 +208,7 @@ class Vanished:
 JobFacts = NoJob | InDoubt | Tracked | Vanished
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitFacts:
+class UnitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `decide` may use. `nodes` has the Node behind each allocated Slurm node; for
     a node that is missing there, Slurm must be asked first.
     """
@@ -233,11 +225,11 @@ class UnitFacts:
     nodes: Mapping[str, Place]
     gang: GangFacts | None = None
     """The gang that the unit is; None for a single pod."""
-    excluded_for: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    excluded_for: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     """As `excluded`, by kind of its pods (`core.shapes`). Only for a gang of several shapes."""
     refused: tuple[Problem, ...] = ()
     """For a running pod: why the site's policy would refuse its request now."""
-    accepted: Mapping[str, str] = field(default_factory=dict)
+    accepted: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The digests of its last known job's request (`core.edits`), from that job's tag. Only filled
     in if `refused` is not empty.
     """
@@ -269,7 +261,7 @@ class UnitFacts:
     """Another pod on the allocated Nodes whose job does not hold them, or may not hold them."""
     refused_bind: RefusedBind | None = None
     """The API server's refusal to bind the pod, if there was one."""
-    excluded: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Slurm nodes that its job must not get, with reasons."""
     nowhere: str = ""
     """Why no Kubernetes Node can take the pod; "" if some can."""
@@ -291,7 +283,7 @@ class UnitFacts:
     """The same moment in Unix seconds, which Slurm's own times use."""
     evict_suspended: bool = True
     """Whether a pod must go if Slurm suspends its job (a policy of the site)."""
-    tenure: Tenure = field(default_factory=Tenure)
+    tenure: Tenure = msgspec.field(default_factory=Tenure)
     longest_grace: int | None = None
     """If a pod is being deleted: the longest grace period that ends before Slurm stops waiting for
     a job (KillWait), or for which the handover guard waits. None if the guard waits for any, or

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, unique
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from scheduler.core.naming import OwnerTag
 
@@ -37,8 +38,7 @@ class RankHold(IntEnum):
     """It holds no rank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of a gang. `own` is the rank that its source gives it, None if it gives none."""
 
     uid: str

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from annotations.problems import Problem
 from scheduler.core.gang_objects import (
     BatchJob,
@@ -45,8 +47,7 @@ _JOB_ENDS: Final = frozenset({"SuccessCriteriaMet", "FailureTarget", "Complete",
 _JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangShape:
+class GangShape(msgspec.Struct, frozen=True, kw_only=True):
     """`size` pods get one allocation. `minimum` of them come by themselves, and the others when
     those are Ready or have a Node. `over` says that no pod is expected any more.
     """

@@ -9,9 +9,10 @@ native job that follows a pod waits by Slurm's guard (`hooks/guard.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from scheduler.core.intervals import FRESH_SECONDS, HANDOVER_SECONDS, UNFIT_SECONDS
 
@@ -27,8 +28,7 @@ def patience(seconds_to_leave: float) -> float:
     return min(max(UNFIT_SECONDS, seconds_to_leave), HANDOVER_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class InWay:
+class InWay(msgspec.Struct, frozen=True):
     """`pod` is the other pod's name as this pod's owner may see it, and `more` how many others
     there are. `since` is when this was noticed, and `since_epoch` the same in Unix seconds. The
     allocation is kept until `until`. If not `sure`, Slurm has not shown yet whether the other pod's

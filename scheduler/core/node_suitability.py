@@ -80,8 +80,7 @@ class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     match_fields: tuple[Requirement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(msgspec.Struct, frozen=True):
     """What a pod requires of its Node.
 
     `selector` has labels, sorted. `terms` is its required node affinity, of which one term must
@@ -106,8 +105,7 @@ class NodeFacts:
     """How much pods may request of it together, in the units of `core.requests`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
+class Unfit(msgspec.Struct, frozen=True):
     """Why a pod may not go to a Node, as the rest of a sentence that begins with the Node's name.
 
     `passes` says that waiting for a short time may help (`waiting._unfit` decides how long), and
@@ -122,8 +120,7 @@ class Unfit:
         return self.why
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """The Kubernetes Node `target` behind a Slurm node, and why the pod cannot go there.
 
     Without a target, `unfit` says why there is no Node.

@@ -5,8 +5,9 @@ An admission policy, a webhook or a quota rejects the pod, although Slurm holds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 # The allocation is released after this time, because nobody else can use it in the meantime.
 ALLOCATION_KEPT_SECONDS: Final = 60.0
@@ -14,8 +15,7 @@ _FIRST_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedBind:
+class RefusedBind(msgspec.Struct, frozen=True):
     """`why` is what the server says. `since` is the time of the first refusal in a row, for this
     job or an earlier one; `job_id` is the job of the last one.
     """

@@ -7,8 +7,10 @@ long the pauses are: for submits `execute/setback.py`, for other requests consta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from scheduler.core.backoff import doubled
 
@@ -26,8 +28,7 @@ class Pauses(NamedTuple):
         return doubled(self.first, count - 1, longest_seconds=self.longest)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRequest(Generic[_T]):
+class RefusedRequest(msgspec.Struct, Generic[_T], frozen=True):
     """`request` is what was refused last; None if nothing was, or if no edit of it can help.
     `count` is the number of refusals in a row, `until` the end of the pause by the loop's clock,
     and `why` the server's words if they are shown again later.

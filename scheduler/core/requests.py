@@ -7,9 +7,10 @@ server has already set the defaults, so limits do not replace missing requests h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from annotations.quantity import NANOS, divide_up, parse_quantity
 
@@ -30,8 +31,7 @@ _COUNTED: Final = (_HUGE_PAGES, "attachable-volumes-")
 _NONE: Final[Given] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRequests:
+class ContainerRequests(msgspec.Struct, frozen=True):
     """A container. `actuated` and `allocated` are the kubelet's report on a container that was
     resized; `actuated` is None if there is no report.
     """
@@ -39,7 +39,7 @@ class ContainerRequests:
     requests: Given
     restartable: bool = False
     actuated: Given | None = None
-    allocated: Given = field(default_factory=dict)
+    allocated: Given = msgspec.field(default_factory=dict)
 
 
 def requested(

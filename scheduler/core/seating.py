@@ -7,9 +7,9 @@ one that may run keeps the slot, and the newer one waits until it has stopped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from scheduler.core.actions import Reseat
@@ -25,8 +25,7 @@ _WANTS_SLOT: Final = (PodStage.WAITING, PodStage.GATED, PodStage.FINISHED, PodSt
 _IS_OVER: Final = frozenset({PodStage.FINISHED, PodStage.WITHDRAWN})
 
 
-@dataclass(frozen=True, slots=True)
-class Seating:
+class Seating(msgspec.Struct, frozen=True):
     """The node of each slot, and the slot of each pod that has one, by uid. `gone` are ranks of the
     gang for which the job has no slot, because it has lost nodes or the gang has grown. `unlike`
     are the uids of pods that ask for something else than the slot of their rank has.

@@ -8,9 +8,12 @@ sizes, `seating.py` gives each pod a slot of its own kind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from annotations import JobRequest, Problem
 from scheduler.core.edits import digests
@@ -24,8 +27,7 @@ _SIZES: Final = (*_FIELDS, "gpus")
 _JOINT: Final = "."
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """What a pod takes of a node; `gres` as in JobRequest."""
 
     cpus: int

@@ -6,34 +6,34 @@ The tag's format, and which tags are believed: `naming.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Final, Self
+from typing import Self
+
+from msgspec.structs import asdict, force_setattr
 
 from scheduler.core.naming import PACKED, Owner, OwnerTag, read_tag
 from scheduler.core.seats import slots_of
 from slurmapi.model import PARTIAL, BaseState, Job, JobState
 
-_COPIED: Final = tuple(it.name for it in fields(Job))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedJob(Job):
+class TaggedJob(Job, frozen=True, kw_only=True):
     """A record and the tag in its `admin_comment`. The tag is always decoded from the comment, even
-    after `dataclasses.replace`, so the two never disagree.
+    after `msgspec.structs.replace`, so the two never disagree.
     """
 
-    tag: OwnerTag | None = field(init=False, compare=False, repr=False)
-    """None if the comment is not a tag, or one that `read_tag` does not believe."""
+    ASIDE = Job.ASIDE | {"tag"}
+
+    tag: OwnerTag | None = None
+    """None if the comment is not a tag, or one that `read_tag` does not believe. Never passed."""
 
     def __post_init__(self) -> None:
         tag = read_tag(self.admin_comment)
-        object.__setattr__(self, "tag", tag)
+        force_setattr(self, "tag", tag)
         if tag is None or not tag.parts or len(tag.parts) == len(self.parts):
             return
         if not self.state.ended:
             # A component has ended so long ago that Slurm has forgotten it.
             partial = JobState(BaseState.CANCELLED, self.state.flags | {PARTIAL})
-            object.__setattr__(self, "state", partial)
+            force_setattr(self, "state", partial)
 
     @property
     def rooms(self) -> tuple[Mapping[str, int], ...]:
@@ -63,7 +63,7 @@ class TaggedJob(Job):
     @classmethod
     def of(cls, job: Job) -> Self:
         """A record that has just arrived, with its tag."""
-        return cls(**{name: getattr(job, name) for name in _COPIED})
+        return cls(**asdict(job))
 
     def is_of(self, key: str, *, owner: Owner) -> bool:
         """Whether the job is the placeholder of the owner's unit with this key (I8): only then it

@@ -8,8 +8,10 @@ administrators can write, or from the kubelet.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from scheduler.core.naming import OwnerTag
 from scheduler.core.tagged import TaggedJob
@@ -26,8 +28,7 @@ STEADY_SECONDS: Final = 3600.0
 _SECONDS: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenure:
+class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     """`until` is when the pod's time is over, in Unix seconds; None if it has no end or nothing is
     known. `tries` counts the jobs that were submitted in place of lost ones.
     """

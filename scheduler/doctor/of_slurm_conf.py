@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from annotations.grace import USUAL_GRACE, longest_grace
 from scheduler.config.annotation_rules import rules_of

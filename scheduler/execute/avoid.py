@@ -5,10 +5,10 @@ pending.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from scheduler.core.actions import Exclude, Readmit, Submit
 from scheduler.core.event_reasons import Reason

@@ -7,10 +7,10 @@ come free with the end of the job.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from scheduler.core.actions import GiveBack
 from scheduler.core.refused_request import NEVER, Pauses

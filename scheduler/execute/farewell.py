@@ -7,10 +7,10 @@ stores the admin_comment always, the comment only with AccountingStoreFlags=job_
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
 from scheduler.core.tagged import TaggedJob
@@ -76,7 +76,7 @@ def with_outcome(job: TaggedJob, outcome: str) -> TaggedJob:
     if not outcome or tag is None or tag.outcome:
         return job
     comment, noted = _appended(job.comment, outcome), tag.encode(outcome=outcome)
-    return dataclasses.replace(job, comment=comment, admin_comment=noted)
+    return msgspec.structs.replace(job, comment=comment, admin_comment=noted)
 
 
 def _appended(comment: str, outcome: str) -> str:

@@ -7,10 +7,11 @@ forgotten, and those that the gang can do without are served alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
+from msgspec.structs import replace
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat, ServeBeside

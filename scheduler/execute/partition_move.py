@@ -4,7 +4,7 @@ by the nodes that the job may get, and no update can change them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from annotations import JobRequest
 from scheduler.core.edits import called

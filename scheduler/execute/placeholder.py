@@ -6,10 +6,11 @@ Its JSON for each version of the API: `slurmapi/submission.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final, Literal
+
+from msgspec.structs import replace
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests

@@ -6,7 +6,9 @@ When a unit gets a job, and what follows: `submit.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from annotations import Sharing
 from scheduler.core.actions import Submit

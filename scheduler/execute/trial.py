@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 
 import structlog
+from msgspec.structs import replace
 
 from annotations import JobRequest
 from scheduler.core.naming import Owner

@@ -5,8 +5,9 @@ handover guard keeps the node for the pod.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from annotations import Rules
 from annotations.grace import USUAL_GRACE

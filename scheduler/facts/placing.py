@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from scheduler.core.in_the_way import InWay
 from scheduler.core.node_suitability import Place, Wishes
@@ -19,8 +21,7 @@ _NO_WISHES: Final = Wishes()
 _ALIKE: Final[Mapping[str, Pod]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Placing:
+class Placing(msgspec.Struct, frozen=True):
     """Where a unit may go. `nodes` are those that its job holds, with the Nodes behind them;
     `excluded` those that its job must not get, with reasons. `nowhere` says why no Node can take
     its pod; "" if some can. `uncompared_since` is set while the pod waits to be compared with

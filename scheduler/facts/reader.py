@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from annotations import JobRequest, Problem, Rules, longest_grace, parse
 from scheduler.core.facts import Remark
@@ -23,8 +25,7 @@ from scheduler.slurm.slurmctld import Slurmctld
 from scheduler.state.units import Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """A pod's request, or the problems with it; remarks about it; and why a running pod would be
     `refused` now. The lists of a `bulky` pod are too long to be compared with Nodes. `placed` says
     that it was read as that of a pod on a Node.

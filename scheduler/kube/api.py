@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from groundwork.retry import RetryPolicy, once
 from scheduler.core.gang_objects import GroupObject, Unserved
 from scheduler.core.gang_sources import OBJECTS, GroupRef, Source
@@ -55,8 +57,7 @@ def condition(kind: str, status: str, *, reason: str, message: str) -> Condition
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """The pod is bound to the requested Node."""
 
 

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from scheduler.core.budgets import Budgets
@@ -63,8 +64,7 @@ _YIELD_LOOK_SECONDS = 0.2
 _SOONEST_SECONDS = 0.001
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectRef:
+class ObjectRef(msgspec.Struct, frozen=True, kw_only=True):
     """The object that an Event is about."""
 
     kind: str

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from scheduler.core.comparison_cost import crowd_weight, too_much, wishes_weight
 from scheduler.core.labels import packed
@@ -46,8 +49,7 @@ _NODE_ITEMS: Final = 20
 _TERM_ITEMS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(msgspec.Struct, frozen=True):
     """What a pod requires of a Node and of the pods around it; equal for all pods of one
     template.
     """

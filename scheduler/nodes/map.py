@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from scheduler.core.node_mapping import OF_SLURM, Strategy, Way
 from scheduler.kube.store import Joined, Store
@@ -25,8 +26,7 @@ Index = Mapping[str, frozenset[str]]
 """Names of Nodes by the value that a strategy finds on them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
+class Behind(msgspec.Struct, frozen=True):
     """The Node behind a Slurm node. Without a `target`, `why` says why there is none."""
 
     target: str

@@ -6,9 +6,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.kube.wire import Pod

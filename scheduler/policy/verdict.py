@@ -7,8 +7,9 @@ in the same way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from annotations import Problem
 from annotations.keys import BY_KEY, DEFINITIONS
@@ -28,15 +29,13 @@ _FIELDS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal(Problem):
+class Refusal(Problem, frozen=True, kw_only=True):
     """A value that the rule with that name does not allow."""
 
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a policy says about a pod. `annotations` are the effective ones, and may only be used if
     there are no problems.
     """

@@ -10,8 +10,9 @@ free. If a pod vanished while no scheduler ran, nobody knows whether there was a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from annotations.grace import USUAL_GRACE
 from scheduler.core.naming import OwnerTag
@@ -28,8 +29,7 @@ _OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _HOLDING: Final = frozenset({BaseState.RUNNING, BaseState.SUSPENDED})
 
 
-@dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(msgspec.Struct, frozen=True):
     """What a pod left on its Node when it was last seen. `gone_at` is when the pod was first
     missing.
     """

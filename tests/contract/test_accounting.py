@@ -10,11 +10,12 @@ import itertools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.sandbox.slurm import Release, SlurmModel
 from slurmapi import BaseState, FileToken, Job, JobSubmission, SlurmClient, SlurmRefused

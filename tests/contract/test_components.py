@@ -6,10 +6,10 @@ The components of a gang are its shapes, such as a small leader and large worker
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from slurmapi import BaseState, Job, JobState, JobSubmission, SlurmRefused
 from tests.contract.conftest import is_over

@@ -48,7 +48,7 @@ _ROOMS: Final[Mapping[str, str]] = {
 # A room that needs another library: is this the room that speaks to the outside in that way?
 _LIBRARIES: Final[Mapping[str, str]] = {
     "config": "annotated_types annotations pydantic slurmapi yaml",
-    "core": "annotations msgspec slurmapi",
+    "core": "annotations groundwork msgspec slurmapi",
     "demo": "slurmapi",
     "doctor": "aiohttp annotations groundwork msgspec pydantic slurmapi",
     "election": "structlog",
@@ -58,15 +58,15 @@ _LIBRARIES: Final[Mapping[str, str]] = {
     "kube": "aiohttp groundwork kubernetes_asyncio msgspec slurmapi structlog yaml yarl",
     "listen": "aiohttp structlog",
     "migrate": "annotations msgspec yaml",
-    "nodes": "annotations groundwork slurmapi structlog",
+    "nodes": "annotations groundwork msgspec slurmapi structlog",
     "observe": "prometheus_client structlog",
     "page": "aiohttp annotations groundwork msgspec slurmapi structlog",
-    "policy": "annotations groundwork pydantic structlog",
+    "policy": "annotations groundwork msgspec pydantic structlog",
     "reconcile": "slurmapi structlog",
     "sandbox": "aiohttp msgspec yaml",
     "service": "aiohttp groundwork prometheus_client slurmapi structlog",
     "slurm": "groundwork slurmapi structlog",
-    "state": "annotations slurmapi",
+    "state": "annotations msgspec slurmapi",
     "view": "aiohttp annotations groundwork msgspec slurmapi yaml",
 }
 
@@ -76,7 +76,8 @@ _LIBRARIES: Final[Mapping[str, str]] = {
 _COMPUTES: Final = {
     *("annotations", "groundwork", "scheduler", "slurmapi"),
     *("__future__", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum"),
-    *("functools", "hashlib", "itertools", "math", "msgspec", "re", "typing", "unicodedata"),
+    *("functools", "hashlib", "itertools", "math", "msgspec", "operator", "re", "typing"),
+    "unicodedata",
 }
 
 

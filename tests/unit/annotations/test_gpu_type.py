@@ -1,12 +1,12 @@
 """The GPU type a pod wants, from node selector and required node affinity."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from annotations import AffinityExpression, ContainerResources, JobRequest, PodView, Rules, parse
 from tests.unit.annotations.pods import WEB, accepted, pod, the_problem

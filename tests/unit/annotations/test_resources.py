@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -7,6 +6,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from annotations import ContainerResources, JobRequest, PodView, Rules, parse
 from tests.unit.annotations.pods import WEB, accepted, pod, refused, the_problem

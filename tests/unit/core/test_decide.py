@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.actions import (
     Action,
@@ -113,8 +113,7 @@ def test_placeholder_without_a_pod_goes(why, pods, job, done):
     # A list that lacks the pod is no proof that it is gone.
     unseen = () if pods else (KEY,)
     done = tuple(
-        dataclasses.replace(it, why=why, unseen=unseen) if isinstance(it, Cancel) else it
-        for it in done
+        replace(it, why=why, unseen=unseen) if isinstance(it, Cancel) else it for it in done
     )
     assert decide(facts(*pods, job=job), NOW) == done
 
@@ -254,7 +253,7 @@ def test_claimed_job_that_is_made_ready_is_looked_at():
 
 def test_job_that_was_made_ready_is_looked_at():
     young = tracked(state=state(BaseState.RUNNING, "CONFIGURING"), allocated_at=NOW)
-    ready = dataclasses.replace(young, state=state(BaseState.RUNNING))
+    ready = replace(young, state=state(BaseState.RUNNING))
     assert decide(facts(WAITING, job=ready), NOW) == (Inspect(JOB), SOON)
 
 
@@ -297,7 +296,7 @@ def test_job_that_ended_before_its_pod_was_bound(base):
 )
 def test_waiting_pod_stays_if_its_node_could_not_start_the_script(changed, is_kept):
     cancelled = record(BaseState.CANCELLED, start_time=100, end_time=110, batch=True)
-    cancelled = dataclasses.replace(cancelled, **changed)
+    cancelled = replace(cancelled, **changed)
     actions = decide(facts(WAITING, job=tracked(cancelled)), NOW)
     assert any(isinstance(it, Evict) for it in actions) == (not is_kept)
     assert any(isinstance(it, DropJob) for it in actions) == is_kept
@@ -372,7 +371,7 @@ def test_pod_that_runs_is_asked_for_anew_whoever_ended_before_it():
 def test_job_that_waits_learns_which_nodes_are_excluded_now():
     def unit(*in_slurm: str, at: float = NOW):
         job = record(BaseState.PENDING, nodes=(), excluded_nodes=in_slurm)
-        request = dataclasses.replace(REQUEST, excluded_nodes=("n9",))
+        request = replace(REQUEST, excluded_nodes=("n9",))
         return facts(WAITING, job=tracked(job, at=at), excluded={"n1": "why"}, request=request)
 
     assert Readmit(JOB, ("n1", "n9")) in decide(unit("n9"), NOW)
@@ -383,7 +382,7 @@ def test_job_that_waits_learns_which_nodes_are_excluded_now():
 
 def test_required_node_is_not_excluded_from_a_job_that_waits():
     job = record(BaseState.PENDING, nodes=())
-    request = dataclasses.replace(REQUEST, required_nodes=("n1", "n2"))
+    request = replace(REQUEST, required_nodes=("n1", "n2"))
     unit = facts(WAITING, job=tracked(job), excluded={"n1": "why", "n3": "why"}, request=request)
     assert Readmit(JOB, ("n3",)) in decide(unit, NOW)
 
@@ -393,7 +392,7 @@ def test_exclusions_of_a_former_process_stay_until_slurm_has_told_its_nodes():
     job = record(BaseState.PENDING, nodes=(), excluded_nodes=("n9",))
     unit = facts(WAITING, job=tracked(job), unlisted=AWAY)
     assert "Readmit" not in kinds(decide(unit, NOW))
-    assert Readmit(JOB, ()) in decide(dataclasses.replace(unit, unlisted=""), NOW)
+    assert Readmit(JOB, ()) in decide(replace(unit, unlisted=""), NOW)
 
 
 def test_nothing_is_submitted_before_slurm_has_told_its_nodes_and_the_pod_says_so():
@@ -405,7 +404,7 @@ def test_nothing_is_submitted_before_slurm_has_told_its_nodes_and_the_pod_says_s
 
 def test_edit_of_a_pending_job_is_not_judged_before_slurm_has_told_its_nodes():
     """What the pod asks for may rest on them: its job must not be given back for that."""
-    asked = tag(asked=dataclasses.replace(REQUEST, gres="gres/gpu:h100:1", comment="before"))
+    asked = tag(asked=replace(REQUEST, gres="gres/gpu:h100:1", comment="before"))
     job = tracked(record(BaseState.PENDING, nodes=(), admin_comment=asked))
     assert kinds(decide(facts(WAITING, job=job, unlisted=AWAY), NOW)) == ["Tell", "Again"]
     assert kinds(decide(facts(WAITING, job=job), NOW)) == ["DropJob", "Cancel", "Again"]
@@ -440,18 +439,16 @@ def test_pod_is_never_bound_beside_an_uncovered_one_and_its_node_is_not_kept_for
     assert isinstance(tell, Tell)
     assert "pod old may still run, although since 1970" in tell.message
     assert again == SOON
-    assert kinds(decide(dataclasses.replace(unit, in_way=None), NOW)) == ["Bind", "Again"]
-    late = decide(dataclasses.replace(unit, in_way=dataclasses.replace(IN_WAY, until=NOW)), NOW)
+    assert kinds(decide(replace(unit, in_way=None), NOW)) == ["Bind", "Again"]
+    late = decide(replace(unit, in_way=replace(IN_WAY, until=NOW)), NOW)
     assert kinds(late) == ["Tell", "Exclude", "DropJob", "Cancel", "Again"]
 
 
 def test_pod_whose_neighbour_is_about_to_be_asked_about_says_nothing_yet():
-    unsure = dataclasses.replace(IN_WAY, since=NOW - 1, sure=False)
+    unsure = replace(IN_WAY, since=NOW - 1, sure=False)
     unit = facts(WAITING, job=tracked(record(), running_since=NOW - 1), in_way=unsure)
     assert decide(unit, NOW) == (Again(ASK_AGAIN_SECONDS),)
-    action, _ = decide(
-        dataclasses.replace(unit, in_way=dataclasses.replace(unsure, since=0.0)), NOW
-    )
+    action, _ = decide(replace(unit, in_way=replace(unsure, since=0.0)), NOW)
     assert isinstance(action, Tell)
     assert "Slurm has not yet said" in action.message
 
@@ -500,9 +497,9 @@ def test_node_that_is_full_of_the_pod_in_the_way_is_waited_for_as_that_pod_is():
     full = places("n1", unfit=Unfit("has 0 of 4 CPUs free", occupied=True))
     unit = facts(WAITING, job=job, nodes=full, in_way=IN_WAY)
     assert kinds(decide(unit, NOW)) == ["Tell", "Again"]
-    late = dataclasses.replace(unit, in_way=dataclasses.replace(IN_WAY, until=NOW))
+    late = replace(unit, in_way=replace(IN_WAY, until=NOW))
     assert kinds(decide(late, NOW)) == ["Tell", "Exclude", "DropJob", "Cancel", "Again"]
-    assert "Cancel" in kinds(decide(dataclasses.replace(unit, in_way=None), NOW))
+    assert "Cancel" in kinds(decide(replace(unit, in_way=None), NOW))
 
 
 @pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
@@ -603,8 +600,8 @@ def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
 )
 def test_bound_pod_stays_if_its_node_could_not_start_the_new_script(changed, stays):
     cancelled = record(BaseState.CANCELLED, start_time=100, end_time=110)
-    cancelled = dataclasses.replace(cancelled, admin_comment=tag(node="n1"))
-    cancelled = dataclasses.replace(cancelled, **changed)
+    cancelled = replace(cancelled, admin_comment=tag(node="n1"))
+    cancelled = replace(cancelled, **changed)
     assert kinds(decide(facts(BOUND, job=tracked(cancelled)), NOW)) == [
         "Submit" if stays else "Evict",
         "Again",
@@ -655,11 +652,11 @@ def test_exclusions_that_slurm_refused_wait_out_their_pause():
     job = tracked(record(BaseState.PENDING, nodes=()))
     unit = facts(WAITING, job=job, excluded={"n1": "why"})
     (refused,) = (it for it in decide(unit, NOW) if isinstance(it, Readmit))
-    unit = dataclasses.replace(unit, readmit_refused=refused.digest)
-    paused = dataclasses.replace(unit, readmit_at=NOW + 1)
+    unit = replace(unit, readmit_refused=refused.digest)
+    paused = replace(unit, readmit_at=NOW + 1)
     assert "Readmit" not in kinds(decide(paused, NOW))
     assert "Readmit" in kinds(decide(paused, NOW + 1))
-    assert "Readmit" in kinds(decide(dataclasses.replace(paused, excluded={"n2": "why"}), NOW))
+    assert "Readmit" in kinds(decide(replace(paused, excluded={"n2": "why"}), NOW))
 
 
 @pytest.mark.parametrize("job", [NoJob(), tracked(record(BaseState.CANCELLED)), tracked(PENDING)])

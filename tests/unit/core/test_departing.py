@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.actions import Action, Again, Hurry, Inspect
 from scheduler.core.decide import decide

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import fields, replace
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.actions import Again, Cancel, DropJob, NoteEnd, Tell, Update

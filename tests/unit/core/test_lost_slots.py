@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler.core.actions import Again, Bind, Cancel, DropJob, Evict, Reseat, Warn
 from scheduler.core.decide import decide

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.actions import Bind, Cancel, DropJob, Warn
 from scheduler.core.decide import decide

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from scheduler.core.refusal_texts import refusal_text
 from tests.unit.core.things import REQUEST
 
-FULL = dataclasses.replace(
+FULL = msgspec.structs.replace(
     REQUEST,
     partition="gpu",
     account="physics",
@@ -55,7 +54,7 @@ def test_field_that_was_not_given_is_called_not_set():
 def test_annotation_is_called_as_the_pod_has_it():
     """Under the site's own prefix, or by another name for the same."""
     keys = {"partition": "slurm.example.com/partition", "constraints": "own.example.com/features"}
-    request = dataclasses.replace(FULL, keys=keys)
+    request = msgspec.structs.replace(FULL, keys=keys)
     text = refusal_text(request, error_number=2000, description="no")
     assert "slurm.example.com/partition is 'gpu'" in text
     assert "own.example.com/features is 'h100'" in refusal_text(

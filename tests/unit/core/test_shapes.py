@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler.core.edits import digests
 from scheduler.core.naming import PACKED, SEVERAL, OwnerTag, TagPart, read_tag

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.actions import Action, Again, Bind, Cancel, DropJob, Evict, Reseat, Tell
 from scheduler.core.decide import decide

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import fields, replace
 
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, JobState

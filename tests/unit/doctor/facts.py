@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from scheduler.config.settings import Settings
 from scheduler.doctor.checks import CHECKS, run_checks
 from scheduler.doctor.facts import AdmissionPolicy, Facts, KubeFacts, Pair, PodsOnNodes, SlurmFacts
@@ -94,7 +96,7 @@ def with_slurm(facts: Facts, **changes: Any) -> Facts:
 
 
 def with_config(facts: Facts, **changes: Any) -> Facts:
-    return with_slurm(facts, config=replace(CONFIG, **changes))
+    return with_slurm(facts, config=msgspec.structs.replace(CONFIG, **changes))
 
 
 def with_kube(facts: Facts, **changes: Any) -> Facts:

@@ -5,9 +5,9 @@ is strong is acted upon at once.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.brake import BrakeLimits
 from scheduler.core.event_reasons import Reason
@@ -227,9 +227,7 @@ async def test_pods_that_slurm_warns_are_counted_too(slurm, kube, service):
     slurm.boot_time = slurm.now()
     await fill(slurm, kube, service)
     for job_id, job in slurm.jobs.items():
-        slurm.jobs[job_id] = dataclasses.replace(
-            job, start_time=4000, preempt_time=5000, end_time=9000
-        )
+        slurm.jobs[job_id] = replace(job, start_time=4000, preempt_time=5000, end_time=9000)
     await asyncio.sleep(PAUSE)
     assert len(kube.deleted) == 10
     await asyncio.sleep(PAUSE * 2)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.intervals import UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, JOB_NODES

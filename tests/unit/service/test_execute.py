@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from scheduler.core.actions import (
@@ -262,7 +262,7 @@ async def test_binding_of_before_that_another_hand_has_overtaken_is_seen(service
     other = service.units.add(Unit("other", "ns", "other", seen_at=0.0))
     service.units.binding["other"] = "n1"
     kube.fail["bind"].append(KubeInterrupted("it was written again"))
-    named = dataclasses.replace(pod(PodStage.WAITING, uid="other"), name="other")
+    named = msgspec.structs.replace(pod(PodStage.WAITING, uid="other"), name="other")
     assert await service.executor.do(other, Bind(named, "s1", 4711, "n1")) == 0.0
     assert other.bindings.nodes == {"other": "n2"}
 
@@ -293,7 +293,7 @@ async def test_both_names_of_a_node_are_told_where_they_differ(service, unit):
 async def test_excluded_node_is_left_out_of_the_next_job_and_told(service, slurm, unit):
     await service.executor.do(unit, Exclude("n1", "it is cordoned"))
     assert unit.asked.exclusions.active(0.0) == {"n1": "it is cordoned"}
-    request = dataclasses.replace(REQUEST, excluded_nodes=("n9",))
+    request = msgspec.structs.replace(REQUEST, excluded_nodes=("n9",))
     action = Submit(request, ONE, excluded=(("n1", "it is cordoned"),))
     await service.executor.do(unit, action)
     assert slurm.submissions[1].excluded_nodes == ("n9", "n1")
@@ -408,7 +408,7 @@ async def test_rejection_is_told_once_with_all_problems(service, kube, unit):
 
 
 async def test_second_mistake_soon_after_the_first_is_told_once_and_in_time(service, kube, unit):
-    other = (dataclasses.replace(PROBLEMS[0], expected="another thing"),)
+    other = (msgspec.structs.replace(PROBLEMS[0], expected="another thing"),)
     await service.executor.do(unit, Reject(WAITING, PROBLEMS))
     await asyncio.sleep(3)
     again = [await service.executor.do(unit, Reject(WAITING, other)) for _ in range(3)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.naming import JOB_ID, PACKED, read_tag
 from scheduler.kube.wire import PodStatus

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from annotations import Sharing, Switches
@@ -55,7 +55,7 @@ def test_script_job_has_the_script():
     [("script", 1, SCRIPT_MEMORY_MIB), ("script", 4096, 4096), ("external", 1, 1)],
 )
 def test_script_has_memory_of_its_own(mode, asked, mebibytes):
-    request = dataclasses.replace(REQUEST, memory_mib=asked)
+    request = msgspec.structs.replace(REQUEST, memory_mib=asked)
     job = submission(
         request,
         owner=OWNER,
@@ -124,7 +124,7 @@ def test_every_job_is_a_singleton_and_none_is_requeued():
         assert not job.requeue
 
 
-WISHES = dataclasses.replace(
+WISHES = msgspec.structs.replace(
     REQUEST,
     required_nodes=("n1", "n2"),
     excluded_nodes=("n3",),
@@ -202,7 +202,7 @@ def test_node_is_never_required_and_excluded(ours, required, excluded):
 
 @pytest.mark.parametrize("sharing", Sharing)
 def test_every_way_to_share_is_one_that_slurm_knows(sharing):
-    request = dataclasses.replace(REQUEST, exclusive=sharing)
+    request = msgspec.structs.replace(REQUEST, exclusive=sharing)
     job = submission(
         request,
         owner=OWNER,

@@ -6,11 +6,11 @@ sandbox is held to the real servers by the contract tests.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from scheduler.sandbox.slurm import (
     AccountConfig,
@@ -274,7 +274,7 @@ async def updates_of_a_job_that_waits(play: Play) -> None:
         await play.call("update_job", job_id, **changes)
         play.slurm.start()
         job = await play.slurm.client.job(job_id)
-        kept = dataclasses.replace(job, state_reason="")  # it may be seen before it is judged anew
+        kept = replace(job, state_reason="")  # it may be seen before it is judged anew
         play.answers.append(("now", _comparable(kept)))
 
 
@@ -368,5 +368,4 @@ def _comparable(answer: Any) -> Any:
 
 
 def _fields(record: Any, *, without: set[str]) -> dict[str, Any]:
-    names = (it.name for it in dataclasses.fields(record))
-    return {name: getattr(record, name) for name in names if name not in without}
+    return {name: value for name, value in asdict(record).items() if name not in without}

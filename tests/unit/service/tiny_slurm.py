@@ -5,11 +5,12 @@ fails. `test_tiny_slurm.py` holds its answers to those of the sandbox's Slurm.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
+
+from msgspec.structs import replace
 
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.grace_times import GraceTimes
@@ -194,7 +195,7 @@ class TinySlurm:
         self._must_be_ids(job_id)
         if job_id not in self.jobs:
             raise _no_such_job()
-        job = dataclasses.replace(self.jobs[job_id], answered_at=self.now())
+        job = replace(self.jobs[job_id], answered_at=self.now())
         return _without_cores(job) if job.cpus_by_node or job.parts else job
 
     async def laid_out(self, job: Job) -> Job:
@@ -257,7 +258,7 @@ class TinySlurm:
             return
         first = self.jobs[job_id]
         parts = tuple(
-            dataclasses.replace(
+            replace(
                 first,
                 job_id=job_id + number,
                 admin_comment=it.admin_comment,
@@ -268,7 +269,7 @@ class TinySlurm:
             for number, it in enumerate(submitted)
         )
         self.next_id += len(parts) - 1
-        self.jobs[job_id] = dataclasses.replace(first, parts=parts)
+        self.jobs[job_id] = replace(first, parts=parts)
         self.components[job_id] = tuple(submitted)
 
     def _of_component(self, job_id: int) -> int | None:
@@ -332,7 +333,7 @@ class TinySlurm:
         """Slurm starts a heterogeneous job, each component on these nodes."""
         job, state = self.jobs[job_id], JobState(BaseState.RUNNING)
         parts = tuple(
-            dataclasses.replace(part, state=state, nodes=held, start_time=1)
+            replace(part, state=state, nodes=held, start_time=1)
             for part, held in zip(job.parts, nodes, strict=True)
         )
         self.jobs[job_id] = joint_job(parts)
@@ -350,7 +351,7 @@ class TinySlurm:
 
     def change(self, job_id: int, base: BaseState, *flags: str, **more: Any) -> None:
         job = self.jobs[job_id]
-        self.jobs[job_id] = dataclasses.replace(job, state=JobState(base, frozenset(flags)), **more)
+        self.jobs[job_id] = replace(job, state=JobState(base, frozenset(flags)), **more)
 
     def may_start(self, job_id: int) -> str | None:
         """The node it would get: none while an older job of its name lives, or all are taken."""
@@ -389,14 +390,14 @@ def _changed(job: Job, **changes: Any) -> Job:
     if "required_nodes" in changes:  # a running job gives the others back
         kept = changes.pop("required_nodes")
         changes["nodes"] = tuple(it for it in job.nodes if it in kept)
-    return dataclasses.replace(job, **changes)
+    return replace(job, **changes)
 
 
 def _without_cores(job: Job) -> Job:
     """The record as the short request has it."""
     parts = tuple(map(_without_cores, job.parts))
     known = job.cpus_by_node if len(job.nodes) == 1 else {}
-    return dataclasses.replace(job, cpus_by_node=known, parts=parts)
+    return replace(job, cpus_by_node=known, parts=parts)
 
 
 def _no_such_job() -> SlurmNoSuchJob:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from slurmapi import ApiVersion, JobSubmission, SlurmInvalid
 from slurmapi.submission import encode_submission
@@ -242,7 +242,7 @@ def test_tasks_are_dealt_out_by_one_of_both(
 def test_field_that_would_not_do_is_named(
     placeholder: JobSubmission, field: str, value: object
 ) -> None:
-    job = replace(placeholder, **{field: value})  # type: ignore[arg-type]
+    job = replace(placeholder, **{field: value})
     with pytest.raises(SlurmInvalid, match=field):
         encode_submission(job, NEW)
 
