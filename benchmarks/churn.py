@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
+import math
 import sys
 import threading
 import time
@@ -50,6 +51,8 @@ _STEP_SECONDS: Final = 0.02
 _PATIENCE_SECONDS: Final = 300.0
 # Slurm remembers jobs that have ended for five minutes (MinJobAge).
 _REMEMBERED_SECONDS: Final = 300.0
+# Half of what the scheduler lets a namespace submit without end.
+_NAMESPACE_RATE: Final = 10.0
 _ROW: Final = "  {:>5}{:>9}{:>9}{:>9}{:>8}{:>10}{:>10}{:>9}"
 
 
@@ -280,7 +283,11 @@ def _work(args: argparse.Namespace) -> None:
 
 
 async def _run(found: Servers, folder: Path, args: argparse.Namespace) -> Figures:
-    async with hands(found) as both, observed.running(found, folder) as scheduler:
+    namespaces = math.ceil(args.rate / _NAMESPACE_RATE)
+    async with (
+        hands(found, namespaces=namespaces) as both,
+        observed.running(found, folder) as scheduler,
+    ):
         await scheduler.until_ready()
         run = Run(found, both, scheduler, rate=args.rate, life=args.life, tell=say)
         return await run.all(args.seconds)

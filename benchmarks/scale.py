@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,8 @@ _SETTLE_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 3600.0
 # Each step has one pod more at its end, and one job fills the cluster.
 _MORE_JOBS: Final = 100
+# Fewer than the scheduler lets a namespace submit at once.
+_NAMESPACE_PODS: Final = 4000
 _ROW: Final = "  {:>7}{:>11}{:>9}{:>7}{:>9}{:>12}  {:>9}{:>9}{:>12}{:>10}{:>10}"
 
 
@@ -213,7 +216,8 @@ def _work(args: argparse.Namespace) -> None:
 
 
 async def _run(found: Servers, folder: Path, args: argparse.Namespace) -> Figures:
-    async with hands(found) as both:
+    namespaces = math.ceil(args.pods[-1] / _NAMESPACE_PODS)
+    async with hands(found, namespaces=namespaces) as both:
         run = Run(found, both, folder=folder, say=say)
         return await run.all(args.pods, seconds=args.watch_seconds)
 

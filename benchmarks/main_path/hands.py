@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from benchmarks.main_path.servers import CPUS_PER_NODE, Servers
 from tests.support import pods
 from tests.support.kube import Kube, Object
 from tests.support.slurm import LIVE, SlurmHand
 from tests.support.slurm_rest import read_token
+
+T = TypeVar("T")
 
 NAMESPACE: Final = "default"
 _AT_ONCE: Final = 16
@@ -27,12 +30,16 @@ class ClearingFailed(Exception):  # noqa: N818 - what is reported, not a fault o
 
 
 class Hands:
-    """Both clusters, as an administrator."""
+    """Both clusters, as an administrator. Pods are created in these namespaces in turn."""
 
-    def __init__(self, kube: Kube, slurm: SlurmHand, servers: Servers) -> None:
+    def __init__(
+        self, kube: Kube, slurm: SlurmHand, servers: Servers, *, namespaces: Sequence[str]
+    ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._servers = servers
+        self._namespaces = itertools.cycle(namespaces)
+        self._namespace_of: dict[str, str] = {}
 
     async def create(self, names: Iterable[str], *, slurm: dict[str, str] | None = None) -> None:
         """A pod of one CPU for each name; `slurm` holds annotations of the scheduler's."""
@@ -40,25 +47,27 @@ class Hands:
         async def one(name: str) -> None:
             memory = f"{_MEMORY_MIB}Mi"
             pod = pods.pod(name, cpus="1", memory=memory, grace=_GRACE_SECONDS, slurm=slurm)
-            await self._kube.create("pods", pod, namespace=NAMESPACE)
+            namespace = self._namespace_of[name] = next(self._namespaces)
+            await self._kube.create("pods", pod, namespace=namespace)
 
         await _all(names, one)
 
     async def pods(self) -> list[Object]:
         """All pods there are."""
-        return await self._kube.items("pods", namespace=NAMESPACE)
+        return await self._kube.items("pods")
 
     async def delete(self, name: str) -> None:
-        """Delete one pod."""
-        await self._kube.delete("pods", name, namespace=NAMESPACE)
+        """Delete one pod that was created here."""
+        await self._kube.delete("pods", name, namespace=self._namespace_of.pop(name))
 
     async def delete_pods(self, *, grace_seconds: int | None = None) -> None:
         """Delete every pod with a request of its own, as kubectl does."""
 
-        async def one(name: str) -> None:
-            await self._kube.delete("pods", name, namespace=NAMESPACE, grace_seconds=grace_seconds)
+        async def one(pod: Object) -> None:
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            await self._kube.delete("pods", name, namespace=namespace, grace_seconds=grace_seconds)
 
-        await _all([pod["metadata"]["name"] for pod in await self.pods()], one)
+        await _all(await self.pods(), one)
 
     async def live_jobs(self) -> list[int]:
         """Ids of the jobs that may still run."""
@@ -118,15 +127,20 @@ class Hands:
 
 
 @asynccontextmanager
-async def hands(servers: Servers) -> AsyncIterator[Hands]:
-    """Connections to both."""
+async def hands(servers: Servers, *, namespaces: int = 1) -> AsyncIterator[Hands]:
+    """Connections to both. If there are several namespaces, they are made. The scheduler lets one
+    submit 5000 jobs at once, and then 20 a second.
+    """
+    names = [f"bench-{number}" for number in range(namespaces)] if namespaces > 1 else [NAMESPACE]
     token = read_token(servers.slurm_token_file)
     slurm = SlurmHand(servers.slurm_url, major=servers.release, token=lambda _user: token)
     async with Kube(servers.kube_url, token=servers.kube_token, ca=servers.kube_ca) as kube:
-        yield Hands(kube, slurm, servers)
+        if namespaces > 1:
+            await _all(names, kube.create_namespace)
+        yield Hands(kube, slurm, servers, namespaces=names)
 
 
-async def _all(items: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+async def _all(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
     """Run `work` for all items, a few at a time."""
     left = iter(list(items))
 
