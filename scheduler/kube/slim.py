@@ -90,6 +90,26 @@ def decides_nothing(old: Pod, new: Pod) -> bool:
     )
 
 
+def only_bound(old: Pod, new: Pod) -> bool:
+    """Whether the pod has got its Node, and nothing else has changed of what decisions read, except
+    for the scheduler's own records.
+    """
+    known = old.metadata
+    meta = replace(
+        new.metadata,
+        annotations=known.annotations,
+        resource_version=known.resource_version,
+    )
+    return (
+        not old.spec.node_name
+        and replace(new.spec, node_name="") == old.spec
+        and meta == known
+        and not edited(old, new)
+        and new.finished == old.finished
+        and new.oversize == old.oversize
+    )
+
+
 def _page(
     decode: Callable[[bytes], ItemList[Pod]], prefixes: tuple[str, ...]
 ) -> Callable[[bytes], ItemList[Pod]]:

@@ -137,6 +137,8 @@ class Controller:
             if kind is Bind:
                 binds = [action for action in group if isinstance(action, Bind)]
                 wishes.append(await self._executor.bind(unit, binds))
+                if any(it.pod.uid in unit.bindings.nodes for it in binds):
+                    unit.waiting = False  # the next pass may come seconds later
             elif kind is Evict:
                 evicts = [action for action in group if isinstance(action, Evict)]
                 wishes.append(await self._executor.evict(unit, evicts))

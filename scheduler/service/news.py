@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
 from scheduler.kube.demands import claims_of
-from scheduler.kube.slim import decides_nothing, edited
+from scheduler.kube.slim import decides_nothing, edited, only_bound
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Identified, Pod
 from scheduler.nodes.presence import Presence
@@ -17,6 +19,9 @@ from scheduler.service.gauges import observe_start
 from scheduler.service.outside import Outside
 from scheduler.state.gangs import Gangs
 from scheduler.state.units import Units
+
+# In a burst, other pods wait for their binding meanwhile.
+_CONFIRM_SECONDS: Final = 5.0
 
 
 class News:
@@ -84,10 +89,25 @@ class News:
             if old is None or new is None:
                 self.wake_unit_of(pod, WakeCause.WATCH)
             elif not decides_nothing(old, new):
-                edit = edited(old, new)
-                self.wake_unit_of(pod, WakeCause.EDIT if edit else WakeCause.WATCH)
+                self._changed(old, new)
         if old is not None and new is None:
             self._gangs.went(old.metadata.uid)
+
+    def _changed(self, old: Pod, new: Pod) -> None:
+        if self._leads() and self._is_our_binding(old, new):
+            self._queue.add_after(self._key_of(new.metadata.uid), _CONFIRM_SECONDS)
+            return
+        edit = edited(old, new)
+        self.wake_unit_of(new, WakeCause.EDIT if edit else WakeCause.WATCH)
+
+    def _is_our_binding(self, old: Pod, new: Pod) -> bool:
+        """Whether the pod is on the Node that we have sent it to, as a pass has decided, so the
+        next pass will decide nothing. A gang's next pass may have to bind other pods.
+        """
+        unit = self._units.of_pod(new.metadata.uid)
+        if unit is None or unit.gang is not None:
+            return False
+        return self._presence.is_proven(new.metadata.uid) and only_bound(old, new)
 
     def nodes_changed(self, gpu_types: frozenset[str] | None) -> None:
         """Nodes have changed, so a pod that fitted no Node may fit one now. If the types of GPUs

@@ -77,3 +77,53 @@ async def test_foreign_annotation_of_a_waiting_pod_brings_no_pass(
     kube.edit(UID, {"example.com/of-others": "x" * 1000})
     await shown(kube)
     assert passes(service) == before
+
+
+async def just_bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
+    """A pod, at the moment at which it is bound."""
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(1)
+    slurm.start(max(slurm.jobs))
+    async with asyncio.timeout(10):
+        while not kube.bindings:  # noqa: ASYNC110 - a mere list
+            await asyncio.sleep(kube.lag)
+
+
+async def test_own_binding_brings_its_pass_seconds_later(
+    slurm: TinySlurm, kube: TinyKube, service: Service
+) -> None:
+    """In a burst, other pods wait for their binding meanwhile."""
+    await just_bound(slurm, kube, service)
+    unit, before = service.units.get(UID), passes(service)
+    assert unit is not None
+    await asyncio.sleep(4)
+    assert passes(service) == before
+    assert not unit.waiting
+    await asyncio.sleep(2)
+    assert passes(service) == before + 1
+
+
+async def test_edit_of_a_pod_that_was_just_bound_brings_a_pass_at_once(
+    slurm: TinySlurm, kube: TinyKube, service: Service
+) -> None:
+    await just_bound(slurm, kube, service)
+    await asyncio.sleep(1)
+    before = passes(service)
+    kube.edit(UID, {f"{PREFIX}comment": "another"})
+    await shown(kube)
+    assert passes(service) == before + 1
+
+
+async def test_binding_by_another_hand_brings_a_pass_at_once(
+    service: Service, kube: TinyKube
+) -> None:
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(1)
+    before = passes(service)
+    pod = kube.store.get(UID)
+    assert pod is not None
+    await kube.bind(pod.metadata.namespace, pod.metadata.name, UID, node="n2", annotations={})
+    await shown(kube)
+    assert passes(service) == before + 1
