@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from groundwork.values import WithAside
+from groundwork.aside import WithAside
 
 PREFIX = "sunk.coreweave.com/"
 # The two labels that SUNK reads.

@@ -14,7 +14,7 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from groundwork.values import WithAside
+from groundwork.aside import WithAside
 
 
 @unique

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from annotations import JobRequest, Problem
-from groundwork.values import WithAside
+from groundwork.aside import WithAside
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts

@@ -27,7 +27,7 @@ from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
-from scheduler.observe.places import partition_label
+from scheduler.observe.place_series import partition_label
 from scheduler.state.units import Placeholder, Unit
 
 log = structlog.get_logger(__name__)

@@ -28,7 +28,7 @@ from prometheus_client import (
 
 import scheduler
 from scheduler.core.event_reasons import MEANINGS
-from scheduler.observe.places import PlaceSummary
+from scheduler.observe.place_series import PlaceSummary
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STAGE_NAMES: Final = ("submitted", "allocated", "bound", "started")

@@ -15,7 +15,7 @@ from scheduler.kube.demands import requests_of
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.places import (
+from scheduler.observe.place_series import (
     MOST_PLACES,
     NO_PARTITION,
     OTHER,
@@ -102,7 +102,7 @@ class PlaceCounts:
 
 
 def partition_of(unit: Unit) -> str:
-    """The partition of the unit's job as a label (`observe/places.py`)."""
+    """The partition of the unit's job as a label (`observe/place_series.py`)."""
     record = None if unit.job is None else unit.job.record
     return partition_label("" if record is None else record.partition)
 

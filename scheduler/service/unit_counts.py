@@ -17,7 +17,7 @@ from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.places import OTHER
+from scheduler.observe.place_series import OTHER
 from scheduler.service.place_counts import PlaceCounts, partition_of
 from scheduler.service.series import Series
 from scheduler.state.units import Unit, Units

@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
-from scheduler.observe import places
+from scheduler.observe import place_series
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.places import MOST_PLACES, SERIES_KEPT_SECONDS
+from scheduler.observe.place_series import MOST_PLACES, SERIES_KEPT_SECONDS
 from scheduler.service.place_counts import partition_of
 from scheduler.service.unit_counts import UnitCounts
 from scheduler.state.member import Member, by_uid
@@ -89,7 +89,7 @@ async def test_gpus_are_held_by_pods_with_a_running_job_or_a_node_and_waited_for
     scene.unit("refused", base=None, gpus=8)
     await scene.counts.count()
     assert (scene.gpus("held"), scene.gpus("waiting")) == (6, 2)
-    assert scene.gpus("waiting", partition=places.NO_PARTITION) == 8
+    assert scene.gpus("waiting", partition=place_series.NO_PARTITION) == 8
 
 
 async def test_pod_of_a_gang_that_runs_waits_until_it_has_a_node(scene: Scene) -> None:
@@ -108,7 +108,7 @@ async def test_pod_of_a_gang_that_runs_waits_until_it_has_a_node(scene: Scene) -
 async def test_pod_whose_job_waits_in_several_partitions_is_counted_as_such(scene: Scene) -> None:
     scene.unit("waits", partition="gpu,cpu")
     await scene.counts.count()
-    assert scene.gpus("waiting", partition=places.SEVERAL_PARTITIONS) == 2
+    assert scene.gpus("waiting", partition=place_series.SEVERAL_PARTITIONS) == 2
 
 
 async def test_resized_pod_counts_with_what_it_has_now_and_none_after_its_end(scene: Scene) -> None:

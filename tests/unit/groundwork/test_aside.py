@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from groundwork.values import WithAside
+from groundwork.aside import WithAside
 
 
 class Order(WithAside, frozen=True):
