@@ -1,6 +1,6 @@
-"""`slurm-pod-scheduler completion SHELL`: prints the script.
+"""`slurm-pod-scheduler completion SHELL`: prints the completion script for that shell.
 
-Exit status: 0, 2 for a wrong command line.
+Exit status: 0; 2 if the command line is wrong.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(shell: str, parser: argparse.ArgumentParser, *, first: str) -> int:
-    """Print the script for this shell and this command line. `first` is the command that flags
-    alone belong to.
+    """Print the script for this shell and this command line. `first` is the command
+    that is meant if only flags are typed.
     """
     sys.stdout.write(SHELLS[shell](command_line(parser, first=first)))
     return 0

@@ -161,6 +161,7 @@ def _plain(name: str, value: object) -> object:
 
 
 def _fields_set(request: JobRequest) -> Iterator[tuple[str, object]]:
+    """Each field that has no default or differs from its default, with its value."""
     for field in _FIELDS:
         default = field.default
         if default is NODEFAULT and field.default_factory is not NODEFAULT:

@@ -49,7 +49,7 @@ def rights_used(settings: Settings, *, own: str, reads_labels: bool = False) -> 
     served = settings.watch_namespace or ("",)
     return (
         *(right for namespace in served for right in _on_pods(settings, namespace)),
-        *_on_the_cluster(settings),
+        *_for_checks(settings),
         *(_to_list("namespaces", "read", _LABELS) if reads_labels else ()),
         *_in_its_own_namespace(settings, own),
         *_for_the_page(settings),
@@ -92,7 +92,8 @@ def _on_events(namespace: str) -> Iterator[Right]:
         yield Right(verb, "events", "to record Events", namespace=namespace)
 
 
-def _on_the_cluster(settings: Settings) -> Iterator[Right]:
+def _for_checks(settings: Settings) -> Iterator[Right]:
+    """The rights to list Nodes, other pods, claims and volumes, and to identify the cluster."""
     yield from _to_list("nodes", settings.node_access, "to check Nodes before a bind")
     if settings.watch_namespace:
         beside = "to check that pods fit beside those of other schedulers"
@@ -108,7 +109,7 @@ def _on_the_cluster(settings: Settings) -> Iterator[Right]:
 
 
 def _to_list(resource: str, access: str, purpose: str, *, namespace: str = "") -> Iterator[Right]:
-    """The rights to keep a list of these objects, if the setting does not forgo it."""
+    """The rights to keep a list of these objects; none if the setting is "none"."""
     for verb in () if access == "none" else ("list", "watch"):
         yield Right(verb, resource, purpose, namespace=namespace, needed=access == "read")
 

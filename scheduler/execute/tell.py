@@ -173,8 +173,8 @@ class Teller:
         return await self._write(unit, pod, action.reason, action.message)
 
     async def tell_all(self, unit: Unit, actions: Sequence[Tell]) -> float | None:
-        """Tell several pods of the unit. Returns how many seconds to wait for the first of those
-        whose condition has just been written. Raises KubeError.
+        """Tell several pods of the unit. Returns the shortest of the waits, in seconds, that `tell`
+        returned; None if there was none. Raises KubeError.
         """
         waits = await few_at_once(_AT_ONCE, actions, partial(self.tell, unit))
         return min((it for it in waits if it is not None), default=None)

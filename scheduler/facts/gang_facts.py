@@ -265,7 +265,9 @@ def _with_unknown(reading: Reading, unknown: Sequence[str]) -> Reading:
 
 
 def _of_shapes(reading: Reading, shapes: int) -> Reading:
-    """The reading of a gang whose pods are of so many shapes, with what Slurm cannot do for it."""
+    """The reading of a gang whose pods have this many different sizes. If Slurm cannot do what
+    they ask for, it has a problem in place of the request, or one more remark.
+    """
     request = reading.request
     if shapes < 2 or not isinstance(request, JobRequest):
         return reading

@@ -322,8 +322,8 @@ class KubeApi:
         return uid
 
     async def lacks_namespace(self, name: str) -> bool:
-        """Whether there is no such Namespace. One that may not be read is taken to exist: with
-        roles in single namespaces none may be.
+        """Whether there is no such Namespace. If we may not read it, it counts as existing: a
+        scheduler with roles in single namespaces often may not.
         """
         try:
             with suppress(Forbidden):

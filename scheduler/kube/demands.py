@@ -80,10 +80,11 @@ def _claims(pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def _container_requests(
-    containers: Iterable[Container], said: dict[str, ContainerStatus]
+    containers: Iterable[Container], statuses: dict[str, ContainerStatus]
 ) -> Iterator[ContainerRequests]:
+    """What each container requests, and what its status says that it has now."""
     for container in containers:
-        status = said.get(container.name)
+        status = statuses.get(container.name)
         found = None if status is None else status.resources
         yield ContainerRequests(
             container.resources.requests,

@@ -588,4 +588,4 @@ def check_done(data: bytes) -> None:
     KubeGarbled if it is not; then it is unknown whether the write was done.
     """
     if _decode_done(data).kind == "Status" and _decode_outcome(data).status != "Success":
-        raise KubeGarbled("a Status that is no success, with an HTTP status that is one")
+        raise KubeGarbled("the HTTP status says success, but the Status object does not")

@@ -1,4 +1,4 @@
-"""What is to be said of the values of SUNK's and slurm-bridge's charts, and of arguments."""
+"""Notes about the values of SUNK's and slurm-bridge's charts, and about arguments."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BRIDGE: Final[Mapping[str, str]] = {
 
 
 def about_values(data: Any) -> Iterator[Note]:
-    """What is to be said of a document with values of either chart; nothing of any other."""
+    """Notes about a values file of SUNK's or slurm-bridge's chart; none about other documents."""
     if not isinstance(data, Mapping) or "kind" in data:
         return
     if "schedulerConfig" in data or "sharedConfig" in data:

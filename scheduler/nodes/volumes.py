@@ -41,7 +41,9 @@ class Volumes:
         self._readable = False
 
     def claim_changed(self, old: Claim | None, new: Claim | None) -> None:
-        """Called with each change of a claim."""
+        """Keep the claims by name, and count this change if it can matter to pods. Called with each
+        change of a claim.
+        """
         for claim in filter(None, (old, new)):
             meta = claim.metadata
             self._by_name.pop((meta.namespace, meta.name), None)
@@ -51,7 +53,7 @@ class Volumes:
             self.changes += 1
 
     def volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """Called with each change of a volume."""
+        """Count this change if it can matter to pods. Called with each change of a volume."""
         if old is None or new is None or old.terms != new.terms:
             self.changes += 1
 

@@ -108,8 +108,8 @@ class Metrics:
         )
         self.early_ends = Counter(
             "slurm_pod_scheduler_early_ends_total",
-            "Pods of a controller that failed or were ended within a minute after their job "
-            "was submitted or they were bound; their successors wait",
+            "Pods of a controller that failed or were ended within a minute after their job was "
+            "submitted or after they were bound; the pods that replace them have to wait",
             registry=registry,
         )
         self.brake_held = Gauge(
@@ -120,8 +120,7 @@ class Metrics:
         )
         self.brake_engaged = Counter(
             "slurm_pod_scheduler_brake_engaged_total",
-            "Times the brake began to hold pods, because too many would have ended because of"
-            " Slurm",
+            "Times the brake began to hold pods, because Slurm would have ended too many of them",
             ["pods"],
             registry=registry,
         )
@@ -266,8 +265,8 @@ class Metrics:
         )
         self.kill_wait = Gauge(
             "slurm_pod_scheduler_kill_wait_seconds",
-            "KillWait by --slurm-kill-wait (setting) and by Slurm itself (slurm), which takes"
-            " precedence",
+            "KillWait as --slurm-kill-wait gives it (setting) and as Slurm reports it (slurm);"
+            " Slurm's value is used",
             ["source"],
             registry=registry,
         )

@@ -1,5 +1,5 @@
-"""What one Slurm node has for pods: in all, and now. Both ledgers count: Slurm's jobs, and the
-pods that Kubernetes has on the Node.
+"""What one Slurm node has for pods, in total and free now. Slurm's jobs count, and so do the pods
+that Kubernetes has on the Node.
 """
 
 from __future__ import annotations
@@ -152,7 +152,9 @@ def _room_amounts(
 
 
 def room_of(node: SlurmNode, kube: KubeSide) -> NodeRoom:
-    """What the node has for pods."""
+    """What this node has for pods, in total and free now: of each resource, the lesser of what
+    Slurm and Kubernetes have.
+    """
     gpus, used = counts_of(node.gres, name=_GPU), counts_of(node.gres_used, name=_GPU)
     memory = node.memory_mib - node.specialized_memory_mib
     size = _least(node.job_cpus, memory, gpus, kube.total)
@@ -166,15 +168,15 @@ def room_of(node: SlurmNode, kube: KubeSide) -> NodeRoom:
             {kind: count - used.get(kind, 0) for kind, count in gpus.items()},
             kube.left,
         )
-    starts = free is not None and free.cpus > 0 and free.memory_mib > 0
+    can_start = free is not None and free.cpus > 0 and free.memory_mib > 0
     busy = node.allocated_cpus or node.allocated_memory_mib or any(used.values())
     return NodeRoom(
         kind=_least(node.job_cpus, memory, gpus, None),
         size=size,
-        free=free if starts else None,
+        free=free if can_start else None,
         closed=closed,
         later=later,
-        idle=starts and not busy,
+        idle=can_start and not busy,
         taint=kube.taint,
         shared_with_jobs=bool(gpus) and "EXTERNAL" not in node.states,
     )

@@ -1,4 +1,4 @@
-"""Reads a policy file, and reports all of its faults at once, in lines for people."""
+"""Reads a policy file, and reports all of its faults at once, as text for people."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def changed(path: Path, known: Signature | None) -> tuple[Signature | None, byte
     return found
 
 
-def understood(path: Path, found: bytes, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
-    """The policy in that text. Raises PolicyError."""
+def understood(path: Path, content: bytes, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
+    """The policy in a file with this content; `path` is for messages. Raises PolicyError."""
     try:
-        return _understood(path, _parsed(path, found), gangs)
+        return _understood(path, _parsed(path, content), gangs)
     except (ValueError, RecursionError) as error:  # too long a number, or nested too deeply
         raise PolicyError(f"{path}: {error}") from None
 

@@ -144,6 +144,9 @@ class _Case:
     def _check(
         self, field: str, asked: Mapping[str, Value], allowed: tuple[Rule, Allowed] | None
     ) -> None:
+        """Check the pod's values of this field against the policy. If that says nothing about the
+        field, only add a remark if the pod asks for root.
+        """
         for key, own in asked.items():
             self._settled[field] = own.text
             if own.read is _UNREADABLE:

@@ -16,7 +16,9 @@ class OwnEvents:
         self._recorder = recorder
 
     def warn(self, reason: Reason, message: str) -> None:
-        """Record an Event. It is written later, or not at all if there are too many."""
+        """Record an Event on our own pod; outside of a pod, do nothing. It is written later, or not
+        at all if there are too many.
+        """
         ref = own_pod(os.environ)
         if ref is not None:
             kind = MEANINGS[reason].kind

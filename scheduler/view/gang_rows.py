@@ -1,4 +1,4 @@
-"""The pods of a gang as one row: the queue by what waits together."""
+"""Shows the pods of a gang as one row of the queue."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _merged(key: str, pods: list[Row]) -> Row:
 
 
 def what_is_known(key: str, pods: Collection[Row]) -> InGang:
-    """The gang, by all that its pods show of it."""
+    """The gang, put together from what its pods say about it."""
     said = [it.gang.gang for it in pods if it.gang.gang is not None]
     return InGang(
         key=key,
