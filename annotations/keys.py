@@ -1,7 +1,8 @@
 """The table of annotations, which parsing, documentation and tests all use.
 
 A row alone is not enough: the field it names is in `model.py`, and must be passed on to Slurm's
-job (unless the row is not `of_job`). CONTRIBUTING.md, "Adding an annotation", has all the steps.
+job (unless the row is not `of_job`). The annotations that the scheduler writes by itself are in
+`scheduler/core/naming.py`. CONTRIBUTING.md, "Adding an annotation", has all the steps.
 
 `make docs` rewrites the generated part of docs/annotations.md.
 """

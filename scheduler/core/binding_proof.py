@@ -1,6 +1,7 @@
 """Proves that this scheduler has bound a pod, by something that the pod's author cannot write.
 
 `spec.nodeName` and our annotations prove nothing: anybody who creates a pod can set them.
+How old a look may be that a bind relies on: `intervals.py` (`FRESH_SECONDS`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A running pod has no job that holds its node: a new job is submitted, or the pod is evicted.
 
 `running.py` decides that the job is lost; `doubt.py` says how many answers prove it. A pod that
-still waits just loses the job's id and gets a new job: `waiting.py` (`Vanished`).
+still waits just loses the job's id and gets a new job: `waiting.py` (`Vanished`). A job that was
+submitted and never recorded is found by `slurm/census.py`.
 """
 
 from __future__ import annotations

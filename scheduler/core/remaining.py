@@ -2,7 +2,7 @@
 
 Slurm counts from the start of the job, which is before the pod is bound. An operator may change the
 limit at any time, and the pod's annotation follows. The time that remains when another job replaces
-this one: `tenure.py`.
+this one: `tenure.py`. What Slurm leaves a job that it preempts: `endings.py` (`seconds_left`).
 """
 
 from __future__ import annotations

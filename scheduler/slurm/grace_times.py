@@ -2,7 +2,8 @@
 
 With preempt/partition_prio the GraceTime of the job's partition counts, with preempt/qos that of
 its QoS (measured on 26.05), which only slurmdbd knows; the scheduler does not ask it. `/conf` has
-the PreemptType since data_parser v0.0.45 (Slurm 26.05).
+the PreemptType since data_parser v0.0.45 (Slurm 26.05). What is left of that time for the pod:
+`seconds_left` in `core/endings.py`.
 """
 
 from __future__ import annotations
