@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import msgspec
+
 from benchmarks.main_path import observed, servers
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
 from benchmarks.main_path.servers import NODES, Servers
@@ -205,7 +207,7 @@ def main() -> int:
         return 1
     _show(figures)
     if asked.json:
-        asked.json.write_text(json.dumps(asdict(figures), default=vars, indent=2))
+        asked.json.write_text(json.dumps(asdict(figures), default=msgspec.to_builtins, indent=2))
     failures = figures.failures()
     for text in failures:
         print(f"FAILED: {text}")
