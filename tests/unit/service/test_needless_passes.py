@@ -25,7 +25,7 @@ async def bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
     kube.create(UID)
     await asyncio.sleep(1)
     slurm.start(max(slurm.jobs))
-    await asyncio.sleep(5)
+    await asyncio.sleep(10)  # with the pass that comes 5 s after the binding
     assert kube.bindings
 
 
