@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from groundwork.pauses import with_pauses
 from scheduler.core import pending_reasons
 from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
@@ -78,7 +79,7 @@ class UnitCounts:
         pods: Counter[tuple[str, str, str]] = Counter()
         partitions: Counter[tuple[str, str, str]] = Counter()
         left: set[tuple[str, int]] = set()
-        for number, unit in enumerate(self._units, 1):
+        async for unit in with_pauses(self._units, every=_BREATHE_EVERY):
             labels, partition = standing(unit), partition_of(unit)
             count = len(unit.pods) or 1  # a gang that has only its job left counts, too
             units[unit.namespace, *labels] += 1
@@ -86,8 +87,6 @@ class UnitCounts:
             partitions[partition, *labels] += count
             self._places.add(unit, partition=partition, state=labels[0])
             left |= self._left_by(unit)
-            if number % _BREATHE_EVERY == 0:
-                await asyncio.sleep(0)
         # A job counts only if it had no pod at the last count either. While pods come and go, there
         # are always some jobs whose cancel is still on its way.
         self._metrics.placeholders_without_pod.set(len(left & self._left))

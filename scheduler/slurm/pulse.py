@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from groundwork.pauses import with_pauses
 from scheduler.core.doubt import FIRST
 from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
@@ -278,9 +279,7 @@ class Pulse:
         """Store the states. `asked` is when the request was sent. `runs_from` is the time since
         when a job that runs now is known to run (`Placeholder.runs_from`).
         """
-        for number, job_id in enumerate(ids, 1):
-            if number % _BREATHE_EVERY == 0:
-                await asyncio.sleep(0)
+        async for job_id in with_pauses(ids, every=_BREATHE_EVERY):
             for unit in self._units.by_job(job_id):
                 if unit.job is not None:
                     unit.job.asked_at = max(unit.job.asked_at, asked)
