@@ -94,20 +94,11 @@ def only_bound(old: Pod, new: Pod) -> bool:
     """Whether the pod has got its Node, and nothing else has changed of what decisions read, except
     for the scheduler's own records.
     """
-    known = old.metadata
-    meta = replace(
-        new.metadata,
-        annotations=known.annotations,
-        resource_version=known.resource_version,
-    )
-    return (
-        not old.spec.node_name
-        and replace(new.spec, node_name="") == old.spec
-        and meta == known
-        and not edited(old, new)
-        and new.finished == old.finished
-        and new.oversize == old.oversize
-    )
+    if old.spec.node_name or edited(old, new):
+        return False
+    meta = replace(new.metadata, annotations=old.metadata.annotations)
+    unbound = replace(new, metadata=meta, spec=replace(new.spec, node_name=""))
+    return decides_nothing(old, unbound)
 
 
 def _page(
