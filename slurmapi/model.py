@@ -147,9 +147,6 @@ class Job(WithAside, frozen=True, kw_only=True):
     leader: int | None = None
     answered_at: int | None = None
 
-    def __hash__(self) -> int:
-        return hash((self.job_id, self.submit_time, self.state))
-
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids of all its components: an update concerns only the one whose id it names."""
