@@ -19,16 +19,6 @@ pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
 
 
-@pytest.fixture
-async def bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
-    service.start()
-    kube.create(UID)
-    await asyncio.sleep(1)
-    slurm.start(max(slurm.jobs))
-    await asyncio.sleep(10)  # with the pass that comes 5 s after the binding
-    assert kube.bindings
-
-
 def passes(service: Service) -> float:
     """How many were asked for."""
     return service.metric("workqueue_adds_total")
@@ -38,10 +28,40 @@ async def shown(kube: TinyKube) -> None:
     await asyncio.sleep(2 * kube.lag)
 
 
-@pytest.mark.usefixtures("bound")
+async def passes_after(change: Callable[[], object], service: Service, kube: TinyKube) -> float:
+    """How many are asked for as soon as the watch shows this change."""
+    before = passes(service)
+    change()
+    await shown(kube)
+    return passes(service) - before
+
+
+async def waits(service: Service, kube: TinyKube) -> None:
+    """Start the service, with a pod whose job waits. (In a fixture, time would be real.)"""
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(1)
+
+
+async def just_bound(service: Service, kube: TinyKube, slurm: TinySlurm) -> None:
+    """The same, and return at the moment at which the pod is bound."""
+    await waits(service, kube)
+    slurm.start(max(slurm.jobs))
+    async with asyncio.timeout(10):
+        while not kube.bindings:  # noqa: ASYNC110 - a mere list
+            await asyncio.sleep(kube.lag)
+
+
+async def runs(service: Service, kube: TinyKube, slurm: TinySlurm) -> None:
+    """The same, and return after the pass that comes 5 s after the binding."""
+    await just_bound(service, kube, slurm)
+    await asyncio.sleep(9)
+
+
 async def test_report_of_a_kubelet_on_a_pod_that_goes_on_brings_no_pass(
-    service: Service, kube: TinyKube
+    service: Service, kube: TinyKube, slurm: TinySlurm
 ) -> None:
+    await runs(service, kube, slurm)
     before = passes(service)
     for ready in ("False", "True"):
         condition = PodCondition(type="PodScheduled", status=ready)
@@ -50,10 +70,10 @@ async def test_report_of_a_kubelet_on_a_pod_that_goes_on_brings_no_pass(
     assert passes(service) == before
 
 
-@pytest.mark.usefixtures("bound")
 async def test_end_edit_and_deletion_of_a_running_pod_bring_a_pass(
-    service: Service, kube: TinyKube
+    service: Service, kube: TinyKube, slurm: TinySlurm
 ) -> None:
+    await runs(service, kube, slurm)
     changes: list[Callable[[], None]] = [
         partial(kube.edit, UID, {f"{PREFIX}comment": "another"}),
         partial(kube.edit, UID, {JOB_ID: "4711"}),
@@ -61,40 +81,22 @@ async def test_end_edit_and_deletion_of_a_running_pod_bring_a_pass(
         partial(kube.report, UID, PodStatus(phase="Failed")),
     ]
     for change in changes:
-        before = passes(service)
-        change()
-        await shown(kube)
-        assert passes(service) == before + 1
+        assert await passes_after(change, service, kube) == 1
 
 
 async def test_foreign_annotation_of_a_waiting_pod_brings_no_pass(
     service: Service, kube: TinyKube
 ) -> None:
-    service.start()
-    kube.create(UID)
-    await asyncio.sleep(1)
-    before = passes(service)
-    kube.edit(UID, {"example.com/of-others": "x" * 1000})
-    await shown(kube)
-    assert passes(service) == before
-
-
-async def just_bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
-    """A pod, at the moment at which it is bound."""
-    service.start()
-    kube.create(UID)
-    await asyncio.sleep(1)
-    slurm.start(max(slurm.jobs))
-    async with asyncio.timeout(10):
-        while not kube.bindings:  # noqa: ASYNC110 - a mere list
-            await asyncio.sleep(kube.lag)
+    await waits(service, kube)
+    change = partial(kube.edit, UID, {"example.com/of-others": "x" * 1000})
+    assert await passes_after(change, service, kube) == 0
 
 
 async def test_own_binding_brings_its_pass_seconds_later(
-    slurm: TinySlurm, kube: TinyKube, service: Service
+    service: Service, kube: TinyKube, slurm: TinySlurm
 ) -> None:
     """In a burst, other pods wait for their binding meanwhile."""
-    await just_bound(slurm, kube, service)
+    await just_bound(service, kube, slurm)
     unit, before = service.units.get(UID), passes(service)
     assert unit is not None
     await asyncio.sleep(4)
@@ -105,24 +107,19 @@ async def test_own_binding_brings_its_pass_seconds_later(
 
 
 async def test_edit_of_a_pod_that_was_just_bound_brings_a_pass_at_once(
-    slurm: TinySlurm, kube: TinyKube, service: Service
+    service: Service, kube: TinyKube, slurm: TinySlurm
 ) -> None:
-    await just_bound(slurm, kube, service)
+    await just_bound(service, kube, slurm)
     await asyncio.sleep(1)
-    before = passes(service)
-    kube.edit(UID, {f"{PREFIX}comment": "another"})
-    await shown(kube)
-    assert passes(service) == before + 1
+    change = partial(kube.edit, UID, {f"{PREFIX}comment": "another"})
+    assert await passes_after(change, service, kube) == 1
 
 
 async def test_binding_by_another_hand_brings_a_pass_at_once(
     service: Service, kube: TinyKube
 ) -> None:
-    service.start()
-    kube.create(UID)
-    await asyncio.sleep(1)
-    before = passes(service)
-    pod = kube.store.get(UID)
+    await waits(service, kube)
+    pod, before = kube.store.get(UID), passes(service)
     assert pod is not None
     await kube.bind(pod.metadata.namespace, pod.metadata.name, UID, node="n2", annotations={})
     await shown(kube)
