@@ -12,10 +12,10 @@ from typing import Final
 from annotations import JobRequest
 from scheduler.core.edits import digests
 from scheduler.core.facts import PodFacts
+from scheduler.core.job_tres import MEMORY, amounts_of
 from scheduler.core.seats import suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
-from scheduler.core.tres import MEMORY, amounts_of
 from slurmapi.model import Job
 
 # Slurm writes memory rounded to two decimals of its unit.

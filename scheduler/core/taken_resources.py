@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from annotations import JobRequest
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from slurmapi.model import SlurmNode
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from scheduler.doctor.facts import NodePods, Pair, PodsOnNodes, Unread
 from scheduler.doctor.finding import plain
 from scheduler.kube.wire import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from scheduler.core.node_suitability import NodeFacts
 from scheduler.doctor.facts import Facts, NodePods, Pair, Unread
 from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from scheduler.core.gres import count_of, types_of
+from scheduler.core.node_gres import count_of, types_of
 from scheduler.doctor.facts import Facts, Unread
 from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.nodes.records import AWAY

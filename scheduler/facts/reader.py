@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from annotations import JobRequest, Problem, Rules, longest_grace, parse
 from scheduler.core.facts import Remark
-from scheduler.core.gres import types_of
 from scheduler.core.naming import OWN_PREFIX, Owner
+from scheduler.core.node_gres import types_of
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.caches import Caches
 from scheduler.facts.grace_rule import GraceRule
+from scheduler.facts.list_lengths import excess
 from scheduler.facts.pod_view import view_of
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
-from scheduler.facts.spec_limits import excess
 from scheduler.kube.of_pod import OfPod
 from scheduler.kube.wire import Pod, PodSpec
 from scheduler.policy.rulebook import Rulebook

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from scheduler.core.labels import Selector, selector
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort, host_port
-from scheduler.core.requests import Amounts, ContainerRequests, requested
+from scheduler.core.resource_requests import Amounts, ContainerRequests, requested
 from scheduler.core.spread import Constraint
 from scheduler.kube.wire import (
     Container,

@@ -6,7 +6,7 @@ import msgspec
 
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort
-from scheduler.core.requests import Amounts
+from scheduler.core.resource_requests import Amounts
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):

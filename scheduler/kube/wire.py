@@ -27,7 +27,7 @@ from scheduler.core.node_suitability import (
     Toleration,
     Wishes,
 )
-from scheduler.core.requests import allocatable
+from scheduler.core.resource_requests import allocatable
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.shape import Shape
 

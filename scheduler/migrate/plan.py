@@ -19,9 +19,9 @@ from annotations.grace import USUAL_GRACE
 from scheduler.facts.pod_view import view_of
 from scheduler.kube.wire import Pod
 from scheduler.migrate import bridge
+from scheduler.migrate.bridge_annotations import bridge_annotations
 from scheduler.migrate.changes import DocumentChange, Note, Path, Plan, Put, applied, at, mapping_at
 from scheduler.migrate.objects import Workload, objects_in, title_of, workload
-from scheduler.migrate.pod_annotations import bridge_annotations
 from scheduler.migrate.values import about_values, wrong_addresses
 
 _GRACE: Final = "terminationGracePeriodSeconds"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from annotations import JobRequest, Sharing
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from scheduler.core.packing import Dealt, NodeSize, Packed, Part, PodSize, deal, packable
 from scheduler.nodes.node_kinds import NodeKinds
 from slurmapi import SlurmNode

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.gres import types_of
+from scheduler.core.node_gres import types_of
 from slurmapi import SlurmClient, SlurmError, SlurmNode
 
 log = structlog.get_logger(__name__)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from scheduler.view.safe_text import shown
 from slurmapi import SlurmNode
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Protocol
 
 from groundwork.pauses import with_pauses
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from scheduler.observe.metrics import Metrics
 from slurmapi import SlurmNode
 

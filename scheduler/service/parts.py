@@ -39,7 +39,7 @@ from scheduler.facts.unit_jobs import UnitJobs
 from scheduler.facts.whereabouts import Whereabouts
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
-from scheduler.hooks.service import Hooks
+from scheduler.hooks.setup import Hooks
 from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.gpu_sharing import GpuSharing
 from scheduler.nodes.layout import Layouts

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from scheduler.config.settings import Settings
-from scheduler.core.gres import count_of
+from scheduler.core.job_tres import MEMORY, amounts_of
+from scheduler.core.node_gres import count_of
 from scheduler.core.tagged import TaggedJob
-from scheduler.core.tres import MEMORY, amounts_of
 from scheduler.kube.clip import clipped
 from scheduler.kube.identity import token_name, token_of
 from scheduler.slurm.causes import SlurmCauses

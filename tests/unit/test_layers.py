@@ -24,7 +24,7 @@ _BREACHES: Final = {
     "rooms": [
         ("scheduler.core.facts", "scheduler.state.units"),
         ("scheduler.slurm.restarts", "scheduler.nodes.candidates"),
-        ("scheduler.facts.spec_limits", "scheduler.hooks.pem"),
+        ("scheduler.facts.list_lengths", "scheduler.hooks.pem"),
         ("scheduler.sandbox.cluster", "scheduler.observe.clock"),
     ],
     "libraries": [

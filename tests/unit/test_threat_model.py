@@ -13,7 +13,7 @@ import pytest
 from annotations import node_list
 from scheduler.core import actions
 from scheduler.execute import claim_budget, edit_pace, tell
-from scheduler.facts import spec_limits
+from scheduler.facts import list_lengths
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, of_pod, recorder, slim
 from scheduler.listen import acceptor, listener, places
@@ -61,9 +61,9 @@ OF_A_POD = {
     ),
     "keys and values": (str(slim.MOST_WORDS),),
     "comparing a template": (
-        f"{spec_limits.MOST_NODE_EXPRESSIONS} expressions in {spec_limits.MOST_NODE_TERMS} terms",
-        f"with their values {spec_limits.MOST_NODE_WORDS}; "
-        f"{spec_limits.MOST_TOLERATIONS} tolerations",
+        f"{list_lengths.MOST_NODE_EXPRESSIONS} expressions in {list_lengths.MOST_NODE_TERMS} terms",
+        f"with their values {list_lengths.MOST_NODE_WORDS}; "
+        f"{list_lengths.MOST_TOLERATIONS} tolerations",
         f"{surveyor.SLICE_ITEMS} items in a turn of the loop",
         f"then {surveyor.PAUSE_SECONDS * 1000:g} ms for all else",
         f"Of one namespace {surveyor.MOST_WAITING} templates wait",

@@ -58,7 +58,7 @@ STARTERS = (
         "service/known_cluster",
         "core/node_mapping",
     ),
-    *("hooks/service", "hooks/secrets", "election/setup", "service/startup"),
+    *("hooks/setup", "hooks/secrets", "election/setup", "service/startup"),
 )
 REFUSALS = {"ValueError", "SettingsError", "ClusterIdError", "MapFileError", "SecretError"}
 LEVELS = {"warning", "error", "exception", "critical"}

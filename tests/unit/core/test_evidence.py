@@ -7,7 +7,7 @@ import pytest
 from annotations import JobRequest
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import SETTLING_SECONDS, Evidence, is_weak
-from scheduler.core.gres import count_of
+from scheduler.core.node_gres import count_of
 from scheduler.core.taken_resources import lacks
 from slurmapi.model import SlurmNode
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.facts.spec_limits import MOST_NODE_EXPRESSIONS, MOST_NODE_WORDS, excess
+from scheduler.facts.list_lengths import MOST_NODE_EXPRESSIONS, MOST_NODE_WORDS, excess
 from scheduler.kube.wire import Pod
 from scheduler.nodes.surveyor import PAUSE_SECONDS, SLICE_ITEMS
 from slurmapi import SlurmUnreachable

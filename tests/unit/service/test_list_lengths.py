@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
-from scheduler.core.requests import ContainerRequests, requested
-from scheduler.facts.spec_limits import (
+from scheduler.core.resource_requests import ContainerRequests, requested
+from scheduler.facts.list_lengths import (
     MOST_AMOUNTS,
     MOST_CONTAINERS,
     MOST_HOST_PORTS,

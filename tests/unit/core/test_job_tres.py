@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.tres import amounts_of
+from scheduler.core.job_tres import amounts_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.gres import counts_of, types_of
+from scheduler.core.node_gres import counts_of, types_of
 
 
 @pytest.mark.parametrize(
