@@ -1,11 +1,16 @@
-"""Checks that the parts of a request fit together, after each part has been checked by itself."""
+"""Joins what annotations say with what the pod's spec says, and checks that both fit together.
+
+Each part has been read and checked by itself before. GPUs and other devices are in `gres.py`, the
+time limit is in `time_limit.py`.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from annotations.gres import devices_of, gpus_in, gres_contradictions, gres_text
 from annotations.model import JobRequest, Sharing
-from annotations.quantity import divide_up
 from annotations.resources import Resources
+from annotations.time_limit import time_limit_minutes
 
 
 def combined(
@@ -17,29 +22,17 @@ def combined(
 ) -> JobRequest:
     """The request of a pod. `fields` are the values of its annotations by JobRequest field, and
     `keys` the annotations they were read from.
-
-    The kubelet ends the pod after `active_deadline_seconds`, so its job needs no longer time limit.
     """
     group = {"group_id": fields["user_id"]} if "user_id" in fields else {}
-    limits = [fields.get("time_limit_minutes"), _minutes(active_deadline_seconds)]
-    devices = _all_devices(fields, resources)
+    devices = devices_of(fields.get("gres"), resources.devices)
+    limit = time_limit_minutes(fields.get("time_limit_minutes"), active_deadline_seconds)
     return JobRequest(
         cpus=resources.cpus,
         memory_mib=resources.memory_mib,
-        gpus=_gpus(devices),
+        gpus=gpus_in(devices),
         keys=keys,
-        **{
-            **group,
-            **fields,
-            "gres": _gres(devices),
-            "time_limit_minutes": min((it for it in limits if it is not None), default=None),
-        },
+        **{**group, **fields, "gres": gres_text(devices), "time_limit_minutes": limit},
     )
-
-
-def _minutes(seconds: int | None) -> int | None:
-    """The time in Slurm's minutes, rounded up. The API server accepts one second or more."""
-    return None if seconds is None else max(1, divide_up(seconds, 60))
 
 
 def contradictions(
@@ -60,51 +53,12 @@ def contradictions(
 
 
 def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[tuple[str, str]]:
-    explicit, counted = _gres_counts(fields), resources.devices
-    mixed = [name for name in explicit if ":" in name and name.partition(":")[0] in explicit]
-    if mixed:
-        yield "gres", f"{mixed[0].partition(':')[0]} with a type, or without one, but not both"
-    for name in dict.fromkeys(map(_base, explicit)):
-        asked, held = _count(explicit, name), _count(counted, name)
-        if held and asked != held:
-            yield "gres", f"{name} as often as the containers ask for it: {held}"
-    if fields.get("exclusive") is Sharing.OK and _gpus(_all_devices(fields, resources)):
+    explicit = fields.get("gres")
+    for expected in gres_contradictions(explicit, resources.devices):
+        yield "gres", expected
+    if fields.get("exclusive") is Sharing.OK and gpus_in(devices_of(explicit, resources.devices)):
         yield (
             "exclusive",
             "none or user, or no such annotation: a pod with GPUs cannot share them with other "
             "jobs, since Slurm and the kubelet each choose devices by themselves",
         )
-
-
-def _all_devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, int]:
-    """The count of each gres, such as "gpu" or "gpu:h100". A gres that the pod names explicitly
-    replaces the one counted from its resources.
-    """
-    explicit = _gres_counts(fields)
-    named = set(map(_base, explicit))
-    counted = {gres: n for gres, n in resources.devices.items() if _base(gres) not in named}
-    return counted | explicit
-
-
-def _gres_counts(fields: Mapping[str, Any]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for entry in filter(None, (fields.get("gres") or "").split(",")):
-        gres, _, count = entry.removeprefix("gres/").rpartition(":")
-        counts[gres] = counts.get(gres, 0) + int(count)
-    return counts
-
-
-def _base(gres: str) -> str:
-    return gres.partition(":")[0]
-
-
-def _count(devices: Mapping[str, int], name: str) -> int:
-    return sum(count for gres, count in devices.items() if _base(gres) == name)
-
-
-def _gpus(devices: Mapping[str, int]) -> int:
-    return _count(devices, "gpu")
-
-
-def _gres(devices: Mapping[str, int]) -> str | None:
-    return ",".join(f"gres/{gres}:{count}" for gres, count in devices.items()) or None
