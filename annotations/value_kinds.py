@@ -8,6 +8,7 @@ from typing import get_args
 
 from annotations import value_patterns
 from annotations.model import LostSlot, Sharing, Switches
+from annotations.moments import MOMENT, TIME_PATTERN, read_time
 from annotations.node_list import (
     MOST_NAMES,
     MOST_NAMES_BYTES,
@@ -17,7 +18,6 @@ from annotations.node_list import (
 )
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
-from annotations.times import MOMENT, TIME_PATTERN, read_time
 from annotations.value_patterns import LONGEST_BYTES, ValuePattern, comma_list
 
 # Control characters, surrogates, line and paragraph separators.

@@ -1,4 +1,7 @@
-"""Reads times in annotations: exact ones become Unix seconds, others stay in Slurm's syntax."""
+"""Reads moments in annotations: exact ones become Unix seconds, others stay in Slurm's syntax.
+
+The time limit of a job is in `time_limit.py`.
+"""
 
 import re
 from datetime import datetime
