@@ -1,8 +1,8 @@
 """Which devices a pod asks Slurm for, such as "gres/gpu:h100:2".
 
-They are counted from the containers' resources (`resources.py`), or named by the annotation `gres`.
-`slurmapi/submission.py` sends the text as the job's `tres_per_node`. What the nodes of Slurm have is
-read in `scheduler/core/node_gres.py`.
+They are counted from the containers' resources (`resources.py`), or named by the annotation
+`gres`. `slurmapi/submission.py` sends the text as the job's `tres_per_node`. What the nodes of
+Slurm have is read in `scheduler/core/node_gres.py`.
 """
 
 from collections.abc import Iterator, Mapping

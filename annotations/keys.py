@@ -2,7 +2,9 @@
 
 A row alone is not enough: the field it names is in `model.py`, and must be passed on to Slurm's
 job (unless the row is not `of_job`). The annotations that the scheduler writes by itself are in
-`scheduler/core/naming.py`. CONTRIBUTING.md, "Adding an annotation", has all the steps.
+`scheduler/core/naming.py`. SUNK's annotations have the same names under the same prefix (`PREFIX`
+in `model.py`), so nothing is translated: `parse.py` reads them, and refuses unknown ones.
+CONTRIBUTING.md, "Adding an annotation", has all the steps.
 
 `make docs` rewrites the generated part of docs/annotations.md.
 """

@@ -1,4 +1,8 @@
-"""Turns a pod into the job request it asks for, or into a list of all its problems."""
+"""Turns a pod into the job request it asks for, or into a list of all its problems.
+
+It looks up each annotation in the table (`keys.py`), counts the resources (`resources.py`), and
+`combine.py` joins both.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ A pod needs the most that it holds at any time: first each init container togeth
 that were started before it, then all containers together with all sidecars. The overhead of its
 runtime class is added. Resources of the pod as a whole (pod-level resources) take precedence over
 those of its containers.
+
+`gres.py` makes the text of the devices for Slurm.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

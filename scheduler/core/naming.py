@@ -2,6 +2,9 @@
 
 A job id alone identifies no job, because slurmctld reuses ids after a crash (measured). A
 placeholder is ours if its `admin_comment`, which only Slurm administrators can write, says so.
+
+`scheduler/execute/placeholder.py` gives a new job its name and tag. `tagged.py` decodes the tag of
+each record once; `scheduler/slurm/ownership.py` asks whose a job is before each write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads the `gres` of a Slurm node, such as "gpu:h100:8(S:0-1),nic:2".
 
-Which type of GPU a pod requires is read in `annotations/gpu_type.py`.
+What a pod asks for is in `annotations/gres.py`, and which type of GPU it requires in
+`annotations/gpu_type.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a pod takes of a Node, counted as kube-scheduler's NodeResourcesFit counts it.
 
 CPU is in thousandths, everything else in whole units, and each pod's sum is rounded up. The API
-server has already set the defaults, so limits do not replace missing requests here.
+server has already set the defaults, so limits do not replace missing requests here. What the job in
+Slurm asks for is counted in `annotations/resources.py`.
 """
 
 from __future__ import annotations

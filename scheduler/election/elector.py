@@ -1,9 +1,10 @@
 """Takes part in the election of the one process that may write, and keeps the lease while it leads.
 
 A process that loses the lease does not lead again: it ends, and another one starts from nothing.
-`run` raises LeaseLostError, which ends all other parts (`service/startup.py`), and the command line
-exits with status 1 (`commands/every.py`). The rules are in `core/lease.py`; the check before each
-write is in `kube/fencing.py` and, for Slurm, in `slurmapi/transport.py`.
+`run` raises LeaseLostError. That cancels all other parts at once, whatever they are doing, because
+they are tasks of one group (`App.run` in `service/app.py`), and the command line exits with status
+1 (`commands/every.py`). The rules are in `core/lease.py`; the check before each write is in
+`kube/fencing.py` and, for Slurm, in `slurmapi/transport.py`.
 """
 
 from __future__ import annotations

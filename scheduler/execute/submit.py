@@ -1,5 +1,6 @@
 """Submits a unit's job to Slurm. If the pod runs already, the job's id is written on it at once;
-otherwise with the first condition about the job, or by the Binding.
+otherwise with the first condition about the job, or by the Binding. `placeholder.py` describes the
+job, and `send.py` sends it.
 """
 
 from __future__ import annotations

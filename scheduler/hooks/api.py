@@ -1,5 +1,8 @@
 """The hooks API over HTTP: who may ask what, and how much; no route changes anything.
 
+Slurm runs the scripts in `deploy/slurm`: `prolog-slurmctld.sh` asks /v1/guard before a job starts,
+`epilog-slurmctld.sh` sends a hint when it ends.
+
 Bodies are forms (`application/x-www-form-urlencoded`), which a shell writes without quoting rules
 of its own. An answer is a status for scripts, and one line of text for people. 200: go on. 409: a
 pod is still in the way. 503: not known. 429: too many requests wait already. Each connection

@@ -314,7 +314,7 @@ class Metrics:
         )
 
     def _add_places(self, registry: CollectorRegistry) -> None:
-        """The metrics by partition. How many places have a series: `places.py`."""
+        """The metrics by partition. How many places have a series: `place_series.py`."""
         self.partition_pods = Gauge(
             "slurm_pod_scheduler_partition_pods",
             "Pods by partition, state and reason; only combinations that exist now",

@@ -6,8 +6,9 @@ It may have lost its state: jobs that it has started or accepted, and the last j
 * `slurmctld.py` reads the same time less often: endings soon after it are weak evidence
   (`core/evidence.py`)
 * `core/doubt.py`: how often Slurm must say that it knows no such job
-* `core/running.py`: a job that had started is pending again; `core/lost_job.py`: a running pod has
-  lost its job and gets a new one
+* `core/running.py` keeps healthy pods alive: a pod whose job is unknown is never deleted for that.
+  It gets a new job for the very node that it runs on (`core/lost_job.py`), also if its job that had
+  started is pending again
 * `ownership.py`: no write goes to another's job that has got the same id; `census.py`: foreign ids
   are looked at again
 """
