@@ -9,9 +9,11 @@ from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.errors import bad_request, conflict, disruption_budget, precondition
 from scheduler.sandbox.kube.meta import is_finished, is_leaving, with_condition
 from scheduler.sandbox.kube.model import KubeModel
-from scheduler.sandbox.kube.resources import PODS, Body
+from scheduler.sandbox.kube.resources import NODES, PODS, Body
 from scheduler.sandbox.kube.store import Key, Stored
 
+# The API server copies these labels of the Node (PodTopologyLabels, measured on Kubernetes 1.36.3).
+_TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 # the eviction of a pod in one of these phases is not subject to a disruption budget
 BEFORE_RUNNING = frozenset({"Pending"})
 
@@ -19,7 +21,8 @@ BEFORE_RUNNING = frozenset({"Pending"})
 def bind(
     model: KubeModel, namespace: str, name: str, binding: Body, *, dry_run: bool = False
 ) -> None:
-    """Bind the pod to a Node, and copy the annotations of the binding onto the pod.
+    """Bind the pod to a Node, and copy onto the pod the labels and annotations of the binding, and
+    the Node's zone and region.
 
     The Node need not exist (measured on Kubernetes 1.36.3). Raises ApiError 403 if the namespace is
     being deleted. Otherwise raises ApiError 409 if the pod is bound, gated or being deleted, or has
@@ -36,7 +39,10 @@ def bind(
     _check_binding(pod, (namespace, name), metadata)
     if dry_run:
         return
-    bound = _bound(pod.body, node=target["name"], annotations=metadata.get("annotations") or {})
+    node = target["name"]
+    labels = (metadata.get("labels") or {}) | _topology_of(model, node)
+    annotations = metadata.get("annotations") or {}
+    bound = _bound(pod.body, node=node, labels=labels, annotations=annotations)
     model.store.put(PODS.storage, (namespace, name), bound)
 
 
@@ -56,11 +62,17 @@ def _check_binding(pod: Stored, key: Key, wanted: Body) -> None:
         raise conflict("pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _bound(pod: Body, *, node: str, annotations: Body) -> Body:
+def _topology_of(model: KubeModel, node: str) -> Body:
+    found = model.find(NODES, "", node)
+    labels = {} if found is None else found["metadata"].get("labels") or {}
+    return {name: labels[name] for name in _TOPOLOGY if name in labels}
+
+
+def _bound(pod: Body, *, node: str, labels: Body, annotations: Body) -> Body:
     metadata, status = pod["metadata"], pod["status"]
-    if annotations:
-        merged = {**(metadata.get("annotations") or {}), **annotations}
-        metadata = {**metadata, "annotations": merged}
+    for part, added in (("labels", labels), ("annotations", annotations)):
+        if added:
+            metadata = {**metadata, part: {**(metadata.get(part) or {}), **added}}
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
     conditions = with_condition(status.get("conditions"), scheduled)
     return {

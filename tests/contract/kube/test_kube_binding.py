@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.contract.kube.client import JSON_PATCH, KubeClient, Namespace, binding, condition
 
+_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
 
 async def test_binding_puts_the_pod_on_the_node_and_marks_it_scheduled(
     kube: KubeClient, namespace: Namespace
@@ -96,3 +98,19 @@ async def test_binding_may_add_more_annotations_than_fit_and_no_status_is_taken_
     assert "metadata.annotations: Too long: may not be more than 262144 bytes" in refusal["message"]
     assert (await namespace.bind(metadata={"annotations": job_id})).status == 201
     (await namespace.set_status("p1", message="after")).refused(422, "Invalid")
+
+
+async def test_binding_puts_its_labels_and_the_zone_of_the_node_on_the_pod(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    name = namespace.node("zoned")
+    labels = {_ZONE: "a", _REGION: "r", "topology.example.com/rack": "7"}
+    made = await kube.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
+    assert made.status == 201
+    try:
+        await namespace.pod(metadata={"labels": {"app": "x", _ZONE: "mine"}})
+        await namespace.bound(node="zoned", metadata={"labels": {"more": "1", _REGION: "its"}})
+        pod = (await kube.get(namespace.path("pods", "p1"))).body
+    finally:
+        await kube.delete(f"/api/v1/nodes/{name}")
+    assert pod["metadata"]["labels"] == {"app": "x", "more": "1", _ZONE: "a", _REGION: "r"}
