@@ -9,7 +9,7 @@ refuses it with a message.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -50,6 +50,8 @@ MOST_WORDS: Final = 512
 _SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
+# The API server copies these labels of the Node with the Binding (measured on 1.36.3).
+_OF_NODE: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
 _RECORDS: Final = (JOB_ID, JOB_NODES, JOB_PARTITION, ENDS_AT, GANG)
 _CLIPPED: Final = frozenset({*_RECORDS, *OTHERS_ANNOTATIONS})
 # Characters that `clipped` surely leaves as they are. It is not called for each of them, because
@@ -92,13 +94,22 @@ def decides_nothing(old: Pod, new: Pod) -> bool:
 
 def only_bound(old: Pod, new: Pod) -> bool:
     """Whether the pod has got its Node, and nothing else has changed of what decisions read, except
-    for the scheduler's own records.
+    for the scheduler's own records and the zone that comes with the Node.
     """
-    if old.spec.node_name or edited(old, new):
+    before = old.metadata
+    if (
+        old.spec.node_name
+        or edited(old, new)
+        or not _same_but_zone(before.labels, new.metadata.labels)
+    ):
         return False
-    meta = replace(new.metadata, annotations=old.metadata.annotations)
+    meta = replace(new.metadata, annotations=before.annotations, labels=before.labels)
     unbound = replace(new, metadata=meta, spec=replace(new.spec, node_name=""))
     return decides_nothing(old, unbound)
+
+
+def _same_but_zone(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    return before == after or {key for key, _ in before.items() ^ after.items()} <= _OF_NODE
 
 
 def _page(
