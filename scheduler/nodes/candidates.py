@@ -83,6 +83,7 @@ class Nodes:
         self._former: dict[str, str] = {}
         self._facts: dict[str, NodeFacts] | None = None
         self._followers: list[Callable[[str], None]] = []
+        self._mapping_followers: list[Callable[[], None]] = []
         self._behind: _Behind | None = None
         self.topology = Topology(lambda: self.all_facts().values())
         self.edition = 0
@@ -177,6 +178,10 @@ class Nodes:
         """Call `on_change` with a Node's name whenever its facts change."""
         self._followers.append(on_change)
 
+    def follow_mapping(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` whenever another Node may be behind a Slurm node."""
+        self._mapping_followers.append(on_change)
+
     @property
     def located(self) -> bool:
         """Whether the Nodes behind all Slurm nodes have been found already."""
@@ -255,6 +260,8 @@ class Nodes:
         """Note that Slurm's nodes, slurmd pods or a map file have changed."""
         self._map.changed()
         self._behind = None
+        for follower in self._mapping_followers:
+            follower()
         self._changed()
 
     def _changed(self) -> None:

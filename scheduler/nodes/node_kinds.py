@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,8 @@ from slurmapi import Partition, SlurmClient, SlurmNode
 # Kinds change with slurm.conf only, and with the Nodes behind Slurm's. Counting 10 000 nodes takes
 # a tenth of a second of CPU time, which is too long for each submit.
 _COUNT_SECONDS: Final = 60.0
+# Nodes that join one after another should not cost a count each.
+_COUNT_AGAIN_SECONDS: Final = 5.0
 _COUNTED_AT_ONCE: Final = 100
 _PARTITIONS_KEPT_SECONDS: Final = 300.0
 _ALL: Final = ""  # no partition has this name
@@ -56,15 +59,25 @@ class NodeKinds:
         self._partitions = SlurmPartitions(client, clock=clock)
         self._asking = asyncio.Lock()
         self._counting = asyncio.Lock()
+        self._outdated = asyncio.Event()
 
     async def run(self) -> None:
-        """Count the nodes every minute once Slurm has listed them, for ever; cancel it to stop.
-        Start it when the Nodes behind Slurm's are known: a node without one counts as none.
+        """Count the nodes once Slurm has listed them, then every minute, and within seconds when
+        the mapping has changed; for ever, so cancel it to stop. Start it when the Nodes behind
+        Slurm's are known: a node without one counts as none.
         """
         await self._nodes.first_list.wait()
         while True:
+            self._outdated.clear()
             self._counted = await self._count()
-            await asyncio.sleep(_COUNT_SECONDS)
+            await asyncio.sleep(_COUNT_AGAIN_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_COUNT_SECONDS - _COUNT_AGAIN_SECONDS):
+                    await self._outdated.wait()
+
+    def mapping_changed(self) -> None:
+        """Note that there may be another Node behind a Slurm node, or another kind of node."""
+        self._outdated.set()
 
     async def of(self, partition: str | None = None, nodes: Collection[str] = ()) -> Kinds:
         """The nodes that a job may get: `nodes` if it names any, otherwise those of its partitions

@@ -56,6 +56,7 @@ class KnownCluster:
         self.kinds = NodeKinds(
             outside.slurm, self.records, may_serve=self.nodes.may_serve, clock=outside.clock
         )
+        self.nodes.follow_mapping(self.kinds.mapping_changed)
         self.volumes = Volumes(stores.volumes)
         self.fit = NodeFit(
             self.nodes,

@@ -190,7 +190,7 @@ async def test_external_jobs_without_a_guard_are_counted_by_the_nodes_they_may_g
         await other.kill()
 
 
-async def test_nodes_that_come_are_counted_within_a_minute(slurm, kube):
+async def test_nodes_that_get_a_slurmd_are_counted_within_a_minute(slurm, kube):
     service = Service(slurm, kube, mode="external")
     service.start()
     await asyncio.sleep(5)
@@ -202,10 +202,45 @@ async def test_nodes_that_come_are_counted_within_a_minute(slurm, kube):
     await service.kill()
 
 
-async def test_submits_that_come_at_once_count_the_nodes_once(slurm, kube):
+async def test_kubernetes_node_that_joins_is_counted_within_seconds(slurm, kube):
+    slurm.with_slurmd = set(NODES)
+    kube.nodes.remove("node-n2")
+    service = Service(slurm, kube, mode="external")
+    service.start()
+    await asyncio.sleep(10)
+    assert service.modes.unguarded() == 1
+    kube.set_node("n2")
+    await asyncio.sleep(1)
+    assert service.modes.unguarded() == 2
+    await service.kill()
+
+
+async def test_mapping_that_changes_all_the_time_costs_a_count_each_five_seconds(slurm):
+    slurm.with_slurmd = set(NODES)
+    kinds, asked = counted(slurm)
+    await kinds.of("main")
+    asked.clear()
+    running = asyncio.create_task(kinds.run())
+    for _ in range(60):
+        await asyncio.sleep(0.4)
+        kinds.mapping_changed()
+    running.cancel()
+    assert asked == dict.fromkeys(NODES, 5)
+
+
+async def test_submits_that_come_at_once_count_the_nodes_once(slurm):
     """Each count of 10 000 nodes takes a tenth of a second."""
     for number in range(200):  # more than are counted without a pause
         slurm.add_node(f"more-{number}")
+    slurm.with_slurmd = {*NODES, *(f"more-{number}" for number in range(200))}
+    kinds, asked = counted(slurm)
+    found = await asyncio.gather(*(kinds.of("main") for _ in range(5)))
+    assert found == [Kinds(with_slurmd=202)] * 5
+    assert len(asked) == asked.total() == 202
+
+
+def counted(slurm: TinySlurm) -> tuple[NodeKinds, Counter[str]]:
+    """The kinds of its nodes, and how often each node was counted."""
     client, clock = cast("SlurmClient", slurm), asyncio.get_running_loop().time
     asked = Counter[str]()
 
@@ -215,10 +250,7 @@ async def test_submits_that_come_at_once_count_the_nodes_once(slurm, kube):
 
     nodes = SlurmNodes(client, clock=clock, on_change=lambda: None)
     kinds = NodeKinds(client, nodes, may_serve=may_serve, clock=clock)
-    slurm.with_slurmd = {*NODES, *(f"more-{number}" for number in range(200))}
-    found = await asyncio.gather(*(kinds.of("main") for _ in range(5)))
-    assert found == [Kinds(with_slurmd=202)] * 5
-    assert len(asked) == asked.total() == 202
+    return kinds, asked
 
 
 def test_guard_that_nobody_answers_is_none() -> None:
