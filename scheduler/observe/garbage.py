@@ -43,7 +43,7 @@ class GarbageTender:
     """Sets aside at once what lives already, such as what the imports made."""
 
     def __init__(self) -> None:
-        self._new = self._kept = 0
+        self._new = self._counted = self._kept = 0
         self._set_all_aside()
 
     def tend(self) -> None:
@@ -51,19 +51,20 @@ class GarbageTender:
         gc.collect(_YOUNG)
         self._new += len(gc.get_objects(generation=2))
         gc.freeze()
-        if self._new > MORE_OBJECTS:
-            self._look_at_all()
-
-    def _look_at_all(self) -> None:
-        """Unless most of the new objects have been freed in the meantime. To count them takes 10 to
-        50 ms for a million, so they are counted seldom.
-        """
-        self._new = 0
-        if gc.get_freeze_count() > _FACTOR * self._kept + MORE_OBJECTS:
+        limit = _FACTOR * self._kept + MORE_OBJECTS
+        # To count the objects takes 10 to 50 ms for a million. So it is done only if there may be
+        # too many: those of the last count, and all that have come since. The minimum of new ones
+        # keeps growth that is near the limit from a count each second.
+        if self._new > MORE_OBJECTS and self._counted + self._new > limit and self._count() > limit:
             gc.unfreeze()
             self._set_all_aside()
+
+    def _count(self) -> int:
+        """How many objects are set aside."""
+        self._new, self._counted = 0, gc.get_freeze_count()
+        return self._counted
 
     def _set_all_aside(self) -> None:
         gc.collect()
         gc.freeze()
-        self._kept = gc.get_freeze_count()
+        self._kept = self._count()

@@ -86,3 +86,15 @@ def test_objects_that_come_and_go_cause_no_full_collection() -> None:
             tender.tend()
         assert whole_collections() - before < 3, whole_collections() - before
     """)
+
+
+def test_objects_that_come_and_go_are_hardly_counted() -> None:
+    """To count millions of objects holds the event loop up."""
+    _runs("""
+        counts, count = [], gc.get_freeze_count
+        gc.get_freeze_count = lambda: counts.append(count()) or counts[-1]
+        for _ in range(20):
+            kept = [[number] for number in range(900)]
+            tender.tend()
+        assert len(counts) < 2, len(counts)
+    """)
