@@ -25,6 +25,9 @@ from scheduler.state.units import Unit, Units
 from slurmapi import BaseState
 
 _EVERY_SECONDS: Final = 5.0
+# With more than 20 000 units the counts come less often, so that they take 5 % of a core at most:
+# to count a unit takes 7 to 12 us (measured with 70 000 on the sandbox).
+_REST_SECONDS_PER_UNIT: Final = 0.00025
 # Counting so many units takes 3 ms at most, when what their pods ask for is read first.
 _BREATHE_EVERY: Final = 100
 _MOST_NAMESPACES: Final = 200
@@ -69,7 +72,7 @@ class UnitCounts:
         """Count for ever; cancel it to stop."""
         while True:
             await self.count()
-            await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.sleep(max(_EVERY_SECONDS, _REST_SECONDS_PER_UNIT * len(self._units)))
 
     async def count(self) -> None:
         """Count the units once."""

@@ -337,3 +337,22 @@ async def test_work_under_way_is_shown_when_it_is_asked_for(scene: Scene) -> Non
         scene.queue.done(key)
     assert scene.value("workqueue_unfinished_work_seconds") == 0
     assert scene.value("workqueue_longest_running_processor_seconds") == 0
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("units", "seconds"), [(1, 5.0), (40_000, 10.0)])
+async def test_many_units_are_counted_less_often(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, units: int, seconds: float
+) -> None:
+    """So the count takes a bounded part of a core."""
+    monkeypatch.setattr(Units, "__len__", lambda _units: units)
+    counted_at: list[float] = []
+
+    async def count() -> None:
+        counted_at.append(asyncio.get_running_loop().time())
+
+    monkeypatch.setattr(scene.counts, "count", count)
+    running = asyncio.create_task(scene.counts.run())
+    await asyncio.sleep(2 * seconds + 1)
+    running.cancel()
+    assert [at - counted_at[0] for at in counted_at] == [0, seconds, 2 * seconds]
