@@ -203,9 +203,9 @@ class Census:
         """
         for unit in self._units:
             since = unit.doubt_since
-            if unit.came_running and not self._ended.done:
+            if since is None or since >= began or (unit.came_running and not self._ended.done):
                 continue
-            if since is not None and since < began and covered(self._pods.created(unit)):
+            if covered(self._pods.created(unit)):
                 unit.settle()
                 self._on_change(unit.key)
 
