@@ -1,14 +1,14 @@
 """Joins what annotations say with what the pod's spec says, and checks that both fit together.
 
-Each part has been read and checked by itself before. GPUs and other devices are in `gres.py`, the
-time limit is in `time_limit.py`.
+Each part has been read and checked by itself before. GPUs and other devices are in `pod_gres.py`,
+the time limit is in `time_limit.py`.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from annotations.gres import devices_of, gpus_in, gres_contradictions, gres_text
 from annotations.model import JobRequest, Sharing
+from annotations.pod_gres import devices_of, gpus_in, gres_contradictions, gres_text
 from annotations.resources import Resources
 from annotations.time_limit import time_limit_minutes
 

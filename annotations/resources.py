@@ -5,7 +5,7 @@ that were started before it, then all containers together with all sidecars. The
 runtime class is added. Resources of the pod as a whole (pod-level resources) take precedence over
 those of its containers.
 
-`gres.py` makes the text of the devices for Slurm.
+`pod_gres.py` makes the text of the devices for Slurm.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -12,8 +12,8 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts
 from scheduler.core.group_said import GroupWord
-from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape
+from scheduler.core.slot_choice import Seat
 
 
 class Submit(WithAside, frozen=True):

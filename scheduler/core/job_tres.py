@@ -1,6 +1,6 @@
 """Reads what Slurm counts of a job, such as `cpu=4,mem=1.50G,node=1,gres/gpu=2`.
 
-What a job asks for is made in `annotations/resources.py` and `annotations/gres.py`.
+What a job asks for is made in `annotations/resources.py` and `annotations/pod_gres.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Final
 
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import OwnerTag
-from scheduler.core.seats import slots_of
+from scheduler.core.slot_choice import slots_of
 from scheduler.core.tagged import TaggedJob
 
 _HAD_NODE: Final = RUNS | {PodStage.FINISHED}

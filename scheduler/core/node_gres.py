@@ -1,6 +1,6 @@
 """Reads the `gres` of a Slurm node, such as "gpu:h100:8(S:0-1),nic:2".
 
-What a pod asks for is in `annotations/gres.py`, and which type of GPU it requires in
+What a pod asks for is in `annotations/pod_gres.py`, and which type of GPU it requires in
 `annotations/gpu_type.py`.
 """
 

@@ -102,7 +102,7 @@ class NodeFacts:
     ready: bool = True
     unschedulable: bool = False
     allocatable: Mapping[str, int] = field(default_factory=dict)
-    """How much pods may request of it together, in the units of `core.resource_requests`."""
+    """How much pods may request of it together, in the units of `core.node_requests`."""
 
 
 class Unfit(msgspec.Struct, frozen=True):

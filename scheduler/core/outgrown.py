@@ -13,8 +13,8 @@ from annotations import JobRequest
 from scheduler.core.edits import digests
 from scheduler.core.facts import PodFacts
 from scheduler.core.job_tres import MEMORY, amounts_of
-from scheduler.core.seats import suits
 from scheduler.core.shapes import kinds_of
+from scheduler.core.slot_choice import suits
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import Job
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.core.node_requests import CPU, PODS_RESOURCE, Amounts
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.resource_requests import CPU, PODS_RESOURCE, Amounts
 
 _BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 

@@ -1,7 +1,7 @@
 """Where the pods of a unit are, or go, in the allocation that its job holds now.
 
-`seats.py` gives the slots to ranks. Here each rank gets its pod: if several pods have one rank, the
-one that may run keeps the slot, and the newer one waits until it has stopped.
+`slot_choice.py` gives the slots to ranks. Here each rank gets its pod: if several pods have one
+rank, the one that may run keeps the slot, and the newer one waits until it has stopped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.lost_slots import kept_ranks, ranks_kept
 from scheduler.core.naming import PACKED, OwnerTag, TagPart
-from scheduler.core.seats import Seat, Sitter, seats, suits
 from scheduler.core.shapes import kinds_of
+from scheduler.core.slot_choice import Seat, Sitter, seats, suits
 from scheduler.core.tagged import TaggedJob
 
 # A pod that has finished, or will never start, keeps its slot until another of its rank comes.

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from annotations import JobRequest, Problem
 from scheduler.core.edits import digests
 from scheduler.core.naming import OwnerTag
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 
 MOST_SHAPES: Final = 8
 """Each shape is a component, which is a job of its own for Slurm. Slurm allows 128 of them."""

@@ -11,7 +11,7 @@ from typing import Self
 from msgspec.structs import asdict, force_setattr
 
 from scheduler.core.naming import PACKED, Owner, OwnerTag, read_tag
-from scheduler.core.seats import slots_of
+from scheduler.core.slot_choice import slots_of
 from slurmapi.model import PARTIAL, BaseState, Job, JobState
 
 

@@ -24,7 +24,7 @@ from scheduler.core.naming import (
     TagPart,
     job_name,
 )
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from slurmapi import JobSubmission
 
 Mode = Literal["external", "script"]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from annotations import JobRequest
 from scheduler.core.naming import Owner
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from scheduler.execute.placeholder import submission
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.slurm.ownership import soon

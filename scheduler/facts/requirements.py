@@ -12,7 +12,7 @@ from scheduler.core.comparison_cost import MOST_CONSTRAINTS, MOST_TERMS, MOST_TE
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Remark
 from scheduler.core.ignorable import Ignorable
-from scheduler.core.resource_requests import is_extended
+from scheduler.core.node_requests import is_extended
 from scheduler.kube.demands import apart_of, near_of, spread_of
 from scheduler.kube.wire import Pod, PodSpec
 from scheduler.nodes.fit import NodeFit

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from scheduler.core.labels import Selector, selector
+from scheduler.core.node_requests import Amounts, ContainerRequests, requested
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort, host_port
-from scheduler.core.resource_requests import Amounts, ContainerRequests, requested
 from scheduler.core.spread import Constraint
 from scheduler.kube.wire import (
     Container,

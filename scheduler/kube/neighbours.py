@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.labels import packed
+from scheduler.core.node_requests import Amounts
 from scheduler.core.pod_affinity import PodTerm
-from scheduler.core.resource_requests import Amounts
 from scheduler.kube.demands import apart_of, ports_of, requests_of
 from scheduler.kube.shape import Shape
 from scheduler.kube.store import Change, Store

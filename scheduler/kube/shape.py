@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from scheduler.core.node_requests import Amounts
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort
-from scheduler.core.resource_requests import Amounts
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from scheduler.core.node_requests import allocatable
 from scheduler.core.node_suitability import (
     NodeFacts,
     Requirement,
@@ -27,7 +28,6 @@ from scheduler.core.node_suitability import (
     Toleration,
     Wishes,
 )
-from scheduler.core.resource_requests import allocatable
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.shape import Shape
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from scheduler.core.comparison_cost import crowd_weight, too_much, wishes_weight
 from scheduler.core.labels import packed
+from scheduler.core.node_requests import PODS_RESOURCE, Amounts
 from scheduler.core.node_suitability import NodeFacts, Unfit, Wishes, unsuitable
 from scheduler.core.pod_affinity import AffinityFilter, Crowd, PodTerm
 from scheduler.core.ports import HostPort, taken
 from scheduler.core.resource_fit import short_of, shortage, too_small
-from scheduler.core.resource_requests import PODS_RESOURCE, Amounts
 from scheduler.core.spread import Constraint, Spread, crowd_of
 from scheduler.kube.demands import apart_of, near_of, ports_of, requests_of, spread_of
 from scheduler.kube.neighbours import Neighbour, NeighbourStore, neighbour

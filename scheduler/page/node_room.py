@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.core.node_gres import counts_of
+from scheduler.core.node_requests import CPU, PODS_RESOURCE
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.resource_requests import CPU, PODS_RESOURCE
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.neighbourhood import Load
 from slurmapi import SlurmNode

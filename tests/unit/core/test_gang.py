@@ -29,7 +29,7 @@ from scheduler.core.gang_patience import REREAD_SECONDS
 from scheduler.core.gang_ranks import Ranked, RankHold, ranks_of
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.naming import SEVERAL, OwnerTag, read_tag
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
     GANG,

@@ -15,7 +15,7 @@ from scheduler.core.decide import decide
 from scheduler.core.facts import RUNS, PodFacts, PodStage
 from scheduler.core.intervals import SLOW_LOOK_SECONDS
 from scheduler.core.seating import seating, sitters_of
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from tests.unit.core.things import GANG, JOB, NOW, facts, places, pod, record, tag, tracked
 
 SLOW: Final = Again(SLOW_LOOK_SECONDS)

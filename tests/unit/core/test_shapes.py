@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from scheduler.core.edits import digests
 from scheduler.core.naming import PACKED, SEVERAL, OwnerTag, TagPart, read_tag
-from scheduler.core.seats import Seat
 from scheduler.core.shapes import Expected, Size, accepted_by, kinds_of, shapes_of, with_expected
+from scheduler.core.slot_choice import Seat
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, JobState
 from tests.unit.core.things import REQUEST

@@ -31,8 +31,8 @@ from scheduler.core.packing import (
     room,
 )
 from scheduler.core.seating import Seating, reseated, retagged, seating
-from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape, Size, shapes_of
+from scheduler.core.slot_choice import Seat
 from scheduler.core.tagged import TaggedJob
 from scheduler.execute.placeholder import submission
 from slurmapi.components import joint_job

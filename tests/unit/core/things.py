@@ -24,7 +24,7 @@ from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
 from slurmapi.model import BaseState, JobState, SlurmNode

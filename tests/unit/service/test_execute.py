@@ -25,7 +25,7 @@ from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.intervals import UNTOLD_SECONDS
 from scheduler.core.naming import JOB_ID, JOB_NODES, Owner, OwnerTag, read_tag
 from scheduler.core.refused_request import NEVER
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from scheduler.kube.errors import KubeInterrupted
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import (

@@ -9,7 +9,7 @@ from annotations import Sharing
 from scheduler.core.actions import Submit
 from scheduler.core.edits import digests
 from scheduler.core.naming import read_tag
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from scheduler.state.units import Unit
 from tests.unit.core.things import REQUEST
 from tests.unit.service.tiny_kube import TinyKube

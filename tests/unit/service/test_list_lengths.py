@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
-from scheduler.core.resource_requests import ContainerRequests, requested
+from scheduler.core.node_requests import ContainerRequests, requested
 from scheduler.facts.list_lengths import (
     MOST_AMOUNTS,
     MOST_CONTAINERS,

@@ -7,7 +7,7 @@ import pytest
 
 from annotations import Sharing, Switches
 from scheduler.core.naming import Owner, read_tag
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from scheduler.execute.placeholder import (
     CLAIM_PRIORITY,
     SCRIPT,

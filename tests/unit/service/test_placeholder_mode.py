@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from annotations import PREFIX
 from scheduler.core.actions import Submit
-from scheduler.core.seats import Seat
+from scheduler.core.slot_choice import Seat
 from scheduler.execute.placeholder_mode import ModeSetting
 from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
 from scheduler.nodes.node_kinds import Kinds, NodeKinds

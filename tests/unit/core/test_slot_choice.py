@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.seats import Sitter, seats, slots_of
+from scheduler.core.slot_choice import Sitter, seats, slots_of
 
 ROOMS = st.dictionaries(
     st.sampled_from(["n1", "n2", "n10", "gpu-3", "x"]), st.integers(0, 3), min_size=1

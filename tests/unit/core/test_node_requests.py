@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.resource_fit import short_of, shortage, too_small
-from scheduler.core.resource_requests import (
+from scheduler.core.node_requests import (
     ContainerRequests,
     allocatable,
     is_counted,
     is_extended,
     requested,
 )
+from scheduler.core.node_suitability import NodeFacts
+from scheduler.core.resource_fit import short_of, shortage, too_small
 
 
 def asked(restartable: bool = False, **requests: str) -> ContainerRequests:
