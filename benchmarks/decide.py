@@ -25,8 +25,8 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.naming import SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place
+from scheduler.core.owner_tag import SINGLE, Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.facts.gather import Gatherer
 from scheduler.kube.api import KubeApi

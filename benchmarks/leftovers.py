@@ -26,7 +26,7 @@ from typing import Any, Final
 import aiohttp
 
 from benchmarks.main_path.usage import cpu_seconds
-from scheduler.core.naming import SINGLE, Owner, OwnerTag
+from scheduler.core.owner_tag import SINGLE, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.census import Census
 from scheduler.slurm.ended_jobs import Unexplained

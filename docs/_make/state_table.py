@@ -58,8 +58,8 @@ from scheduler.core.facts import (
 from scheduler.core.in_the_way import InWay
 from scheduler.core.intervals import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS
 from scheduler.core.lost_job import PINNED_SECONDS
-from scheduler.core.naming import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
+from scheduler.core.owner_tag import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure

@@ -6,7 +6,7 @@ How old a look may be that a bind relies on: `intervals.py` (`FRESH_SECONDS`).
 
 from __future__ import annotations
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 
 

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from scheduler.core.actions import GiveBack
 from scheduler.core.facts import RUNS, UnitFacts
 from scheduler.core.lost_slots import nodes_of_ranks
-from scheduler.core.naming import OwnerTag
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.tagged import TaggedJob
 
 

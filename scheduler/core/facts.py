@@ -16,8 +16,8 @@ from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.event_reasons import Reason
 from scheduler.core.group_said import GroupSaid
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
+from scheduler.core.owner_tag import Owner
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.shapes import Expected, Size
 from scheduler.core.tagged import TaggedJob

@@ -23,7 +23,7 @@ from scheduler.core.gang_patience import (
     wait_for_object,
 )
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.naming import MOST_COMPONENTS
+from scheduler.core.owner_tag import MOST_COMPONENTS
 from scheduler.core.shapes import PodShape, kinds_of, shapes_of, with_expected
 from scheduler.core.slot_choice import Seat, suits
 from scheduler.core.tagged import TaggedJob

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.naming import OwnerTag
+from scheduler.core.owner_tag import OwnerTag
 
 _ORDINAL: Final = re.compile(r"[0-9]{1,9}\Z")
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import OwnerTag
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.slot_choice import slots_of
 from scheduler.core.tagged import TaggedJob
 

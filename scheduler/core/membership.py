@@ -45,7 +45,7 @@ from scheduler.core.gang_sources import (
     Outsider,
     Source,
 )
-from scheduler.core.naming import MOST_RANKS
+from scheduler.core.owner_tag import MOST_RANKS
 
 _NUMBER: Final = re.compile(SHORT_NUMBER)
 # A name that an API server generates ends in five letters or digits, so five digits may be chance.

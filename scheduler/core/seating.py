@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.lost_slots import kept_ranks, ranks_kept
-from scheduler.core.naming import PACKED, OwnerTag, TagPart
+from scheduler.core.owner_tag import PACKED, OwnerTag, TagPart
 from scheduler.core.shapes import kinds_of
 from scheduler.core.slot_choice import Seat, Sitter, seats, suits
 from scheduler.core.tagged import TaggedJob

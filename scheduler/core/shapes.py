@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from annotations import JobRequest, Problem
 from scheduler.core.edits import digests
-from scheduler.core.naming import OwnerTag
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.slot_choice import Seat
 
 MOST_SHAPES: Final = 8

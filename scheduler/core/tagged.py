@@ -1,6 +1,6 @@
 """A job's record as the scheduler reads it: with its owner tag, decoded once.
 
-The tag's format, and which tags are believed: `naming.py`.
+The tag's format, and which tags are believed: `owner_tag.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Self
 
 from msgspec.structs import asdict, force_setattr
 
-from scheduler.core.naming import PACKED, Owner, OwnerTag, read_tag
+from scheduler.core.owner_tag import PACKED, Owner, OwnerTag, read_tag
 from scheduler.core.slot_choice import slots_of
 from slurmapi.model import PARTIAL, BaseState, Job, JobState
 

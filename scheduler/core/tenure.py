@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.core.naming import OwnerTag
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, SlurmNode
 

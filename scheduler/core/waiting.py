@@ -60,9 +60,9 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
-from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.pending_reasons import TOO_LARGE_REASONS, pending_text
 from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, miscounted, reseated, seating

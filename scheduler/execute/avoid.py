@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from scheduler.core.actions import Exclude, Readmit, Submit
 from scheduler.core.event_reasons import Reason
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics

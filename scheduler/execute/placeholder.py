@@ -14,16 +14,8 @@ from msgspec.structs import replace
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
-from scheduler.core.naming import (
-    PACKED,
-    PINNED_APART,
-    SEVERAL,
-    SINGLE,
-    Owner,
-    OwnerTag,
-    TagPart,
-    job_name,
-)
+from scheduler.core.naming import job_name
+from scheduler.core.owner_tag import PACKED, PINNED_APART, SEVERAL, SINGLE, Owner, OwnerTag, TagPart
 from scheduler.core.slot_choice import Seat
 from slurmapi import JobSubmission
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from annotations import Sharing
 from scheduler.core.actions import Submit
-from scheduler.core.naming import PACKED, Owner, TagPart
+from scheduler.core.owner_tag import PACKED, Owner, TagPart
 from scheduler.core.packing import MOST_PARTS, Packed, Part
 from scheduler.core.shapes import PodShape, Size
 from scheduler.execute.placeholder import Mode, component, submission

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.execute.tell import Teller
 from scheduler.kube.api import KubeApi
 from scheduler.observe.metrics import Metrics

@@ -16,7 +16,7 @@ import structlog
 from msgspec.structs import replace
 
 from annotations import JobRequest
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.slot_choice import Seat
 from scheduler.execute.placeholder import submission
 from scheduler.execute.placeholder_mode import Modes

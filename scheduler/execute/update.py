@@ -18,7 +18,7 @@ from annotations import JobRequest
 from scheduler.core.actions import Cancel, DropJob, Update
 from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
 from scheduler.core.event_reasons import Reason
-from scheduler.core.naming import OwnerTag
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.execute.cancel import Release
 from scheduler.execute.edit_pace import EditPace

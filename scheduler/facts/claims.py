@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.naming import JOB_ID, Owner
+from scheduler.core.naming import JOB_ID
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
 from scheduler.state.said import SaidOnPod

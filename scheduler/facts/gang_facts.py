@@ -15,7 +15,7 @@ from scheduler.core.gang_patience import untold_until
 from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks, ranks_of
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_GANG_PODS, Outsider
-from scheduler.core.naming import Owner, OwnerTag
+from scheduler.core.owner_tag import Owner, OwnerTag
 from scheduler.core.shapes import MOST_SHAPES, Size, unexpected, with_expected
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
 from scheduler.kube.clip import clipped

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from annotations import JobRequest, Problem
 from scheduler.core.binding_proof import proves_binding
 from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import ENDS_AT, JOB_NODES, Owner
+from scheduler.core.naming import ENDS_AT, JOB_NODES
+from scheduler.core.owner_tag import Owner
 from scheduler.core.shapes import Size, accepted_by
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job

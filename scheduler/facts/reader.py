@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from annotations import JobRequest, Problem, Rules, longest_grace, parse
 from scheduler.core.facts import Remark
-from scheduler.core.naming import OWN_PREFIX, Owner
+from scheduler.core.naming import OWN_PREFIX
 from scheduler.core.node_gres import types_of
+from scheduler.core.owner_tag import Owner
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.caches import Caches
 from scheduler.facts.grace_rule import GraceRule

@@ -9,7 +9,7 @@ import structlog
 from msgspec.structs import replace
 
 from annotations import JobRequest, Problem
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tenure import Tenure, learnt
 from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from scheduler.core.facts import JobFacts
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, MADE_READY_SECONDS
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.untold import told_at
 from scheduler.facts.claims import unweighed, weigh
 from scheduler.facts.whereabouts import oldest

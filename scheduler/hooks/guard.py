@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.hooks.job_states import FreshStates
 from scheduler.nodes.presence import Presence
 from scheduler.slurm.look import look, read_job

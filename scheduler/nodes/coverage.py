@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from scheduler.core.in_the_way import InWay, patience
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState

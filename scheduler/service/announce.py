@@ -10,7 +10,7 @@ import structlog
 
 import scheduler
 from scheduler.config.settings import Settings
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.nodes.candidates import Nodes
 from slurmapi import SlurmClient

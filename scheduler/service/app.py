@@ -14,7 +14,7 @@ import structlog
 from groundwork.retry import retry_policy
 from scheduler.config.settings import Settings
 from scheduler.core.event_reasons import IMPORTANT
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.election.elector import Election
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeError, went_back

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scheduler.config.settings import Settings
 from scheduler.core.event_reasons import Reason
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import Recorder
 from scheduler.observe.metrics import Metrics

@@ -10,7 +10,7 @@ from aiohttp import web
 
 import scheduler
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.election.elector import LeaseLostError
 from scheduler.election.setup import election_of
 from scheduler.kube.api import KubeApi

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from scheduler.core.naming import SEVERAL, Owner, OwnerTag
+from scheduler.core.owner_tag import SEVERAL, Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause

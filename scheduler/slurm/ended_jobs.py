@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from slurmapi import Job
 

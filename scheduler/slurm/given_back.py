@@ -7,7 +7,7 @@ somebody else's scancel, which ends the pod.
 
 from __future__ import annotations
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.slurm.ownership import OwnJob, own_job
 from scheduler.state.units import Unit
 from slurmapi import SlurmClient, SlurmDenied, SlurmRefused

@@ -4,7 +4,7 @@ What was read earlier may belong to another job by now: a slurmctld that has los
 ids, and this can happen between two polls that both succeed (measured). So each write has a time by
 which it must be sent, including any wait for a connection, and whoever repeats a write reads the
 tag again. What makes a job ours: `TaggedJob.is_of` in `core/tagged.py`. The tag's format, and which
-tags are believed: `OwnerTag` and `read_tag` in `core/naming.py`.
+tags are believed: `OwnerTag` and `read_tag` in `core/owner_tag.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.slurm.arrival import Arrival
 from scheduler.slurm.look import look, read_job

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import SINGLE, Owner, OwnerTag
+from scheduler.core.owner_tag import SINGLE, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import soon
 from slurmapi import JobSubmission, SlurmClient, SlurmDenied, SlurmError, SlurmRefused

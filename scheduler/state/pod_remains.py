@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from annotations.grace import USUAL_GRACE
-from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import NodeFacts
+from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
 from slurmapi import BaseState

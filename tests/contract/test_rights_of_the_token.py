@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.slurm.token_rights import trial
 from slurmapi import FileToken, SlurmClient, SlurmDenied, SlurmRefused, StaticToken, TokenSource
 from tests.contract.conftest import SlurmPeer

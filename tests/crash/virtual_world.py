@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from unittest import mock
 
 from scheduler.config.settings import Settings
-from scheduler.core.naming import Owner, OwnerTag
+from scheduler.core.owner_tag import Owner, OwnerTag
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.resources import PODS

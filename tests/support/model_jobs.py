@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from scheduler.core.naming import OwnerTag, read_tag
+from scheduler.core.owner_tag import OwnerTag, read_tag
 from scheduler.sandbox.slurm import SlurmModel
 from scheduler.sandbox.slurm.records import Job
 

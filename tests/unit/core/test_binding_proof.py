@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.binding_proof import proves_binding
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from slurmapi import BaseState
 from tests.unit.core.things import KEY, OURS, record, tag

@@ -40,8 +40,8 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
-from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place, Unfit
+from scheduler.core.owner_tag import Owner
 from slurmapi.model import BaseState, JobState
 from tests.unit.core.things import (
     ENDED,

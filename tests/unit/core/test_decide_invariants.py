@@ -44,8 +44,8 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.intervals import FRESH_SECONDS, SOON_SECONDS
-from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import Place
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import BaseState

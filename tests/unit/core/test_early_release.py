@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from scheduler.core.actions import Bind, GiveBack, Reseat
 from scheduler.core.decide import decide
 from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import TagPart, read_tag
+from scheduler.core.owner_tag import TagPart, read_tag
 from scheduler.core.seating import retagged
 from scheduler.core.tagged import TaggedJob
 from tests.unit.core.test_gang import HELD, NODES, OF_THREE, gang, gang_tag, running

@@ -14,7 +14,7 @@ from scheduler.core.decide import decide
 from scheduler.core.edits import IN_PLACE, Edit, asked_after, differences, digests, edit_of
 from scheduler.core.facts import PodStage
 from scheduler.core.intervals import SLOW_LOOK_SECONDS
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 from tests.unit.core.things import JOB, NOW, REQUEST, facts, pod, record, tag, tracked

@@ -12,7 +12,7 @@ import pytest
 from annotations import PREFIX, ContainerResources, JobRequest, PodView, Rules, parse
 from annotations.keys import DEFINITIONS
 from scheduler.core.edits import Edit, asks_the_same, digests, edit_of
-from scheduler.core.naming import SINGLE, OwnerTag
+from scheduler.core.owner_tag import SINGLE, OwnerTag
 from slurmapi.model import BaseState
 from tests.unit.core.things import KEY, OURS, record
 

@@ -28,7 +28,7 @@ from scheduler.core.facts import GangFacts, JobFacts, MissingPod, PodFacts, PodS
 from scheduler.core.gang_patience import REREAD_SECONDS
 from scheduler.core.gang_ranks import Ranked, RankHold, ranks_of
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.naming import SEVERAL, OwnerTag, read_tag
+from scheduler.core.owner_tag import SEVERAL, OwnerTag, read_tag
 from scheduler.core.slot_choice import Seat
 from slurmapi.model import BaseState
 from tests.unit.core.things import (

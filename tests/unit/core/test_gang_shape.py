@@ -15,7 +15,7 @@ from annotations.problems import Problem
 from scheduler.core.gang_objects import GroupObject, Unserved
 from scheduler.core.gang_shape import GangShape, NoGang, rank_of, shape_of
 from scheduler.core.gang_sources import MOST_GANG_PODS, GroupRef, Membership, Source
-from scheduler.core.naming import MOST_RANKS
+from scheduler.core.owner_tag import MOST_RANKS
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.group_wire import decode_group
 

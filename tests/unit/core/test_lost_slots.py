@@ -15,7 +15,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
 from scheduler.core.intervals import SOON_SECONDS
 from scheduler.core.lost_slots import kept_ranks
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.slot_choice import Seat
 from tests.unit.core.test_gang import HELD, gang, gang_tag, running, waiting
 from tests.unit.core.things import JOB, NOW, pod, tracked

@@ -24,7 +24,7 @@ from scheduler.core.gang_sources import (
     Source,
 )
 from scheduler.core.membership import membership
-from scheduler.core.naming import MOST_RANKS
+from scheduler.core.owner_tag import MOST_RANKS
 
 PREFIXES: Final = ("sunk.coreweave.com/", "slurm.example.org/")
 GANG, SIZE, RANK = (f"{PREFIXES[0]}{it}" for it in ("gang", "gang-size", "gang-rank"))

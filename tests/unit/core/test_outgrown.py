@@ -11,8 +11,8 @@ from scheduler.core.actions import Bind, Cancel, DropJob, Warn
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
-from scheduler.core.naming import SEVERAL, OwnerTag, TagPart
 from scheduler.core.outgrown import grown_pods, outgrown
+from scheduler.core.owner_tag import SEVERAL, OwnerTag, TagPart
 from scheduler.core.shapes import Size
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, JobState

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scheduler.core.edits import digests
-from scheduler.core.naming import PACKED, SEVERAL, OwnerTag, TagPart, read_tag
+from scheduler.core.owner_tag import PACKED, SEVERAL, OwnerTag, TagPart, read_tag
 from scheduler.core.shapes import Expected, Size, accepted_by, kinds_of, shapes_of, with_expected
 from scheduler.core.slot_choice import Seat
 from scheduler.core.tagged import TaggedJob

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from annotations import JobRequest
 from scheduler.core.facts import GangFacts, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import PACKED, TagPart
+from scheduler.core.owner_tag import PACKED, TagPart
 from scheduler.core.packing import (
     MOST_PARTS,
     Dealt,

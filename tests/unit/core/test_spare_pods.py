@@ -26,7 +26,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import NoJob, PodStage, UnitFacts, Vanished
 from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from slurmapi.model import BaseState
 from tests.unit.core.test_gang import HELD, OF_THREE, gang, gang_tag, running, waiting
 from tests.unit.core.things import JOB, NOW, PROBLEMS, pod, record, tracked

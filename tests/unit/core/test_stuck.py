@@ -12,8 +12,8 @@ from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import is_weak
 from scheduler.core.facts import PodStage, UnitFacts
-from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import Place, Unfit
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.core.stuck import LOOK_SECONDS
 from tests.unit.core.test_gang import HELD, NODES, OF_THREE, gang, gang_tag, running, waiting

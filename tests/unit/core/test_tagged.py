@@ -58,4 +58,4 @@ def test_tag_is_decoded_in_one_place():
         for path in _SCHEDULER.rglob("*.py")
         if "read_tag(" in path.read_text()
     }
-    assert places == {"core/naming.py", "core/tagged.py"}
+    assert places == {"core/owner_tag.py", "core/tagged.py"}

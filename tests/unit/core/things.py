@@ -21,8 +21,8 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
+from scheduler.core.owner_tag import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.slot_choice import Seat
 from scheduler.core.tagged import TaggedJob

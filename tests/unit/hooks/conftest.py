@@ -12,7 +12,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from scheduler.core.naming import JOB_NODES, SEVERAL, SINGLE, Owner, OwnerTag
+from scheduler.core.naming import JOB_NODES
+from scheduler.core.owner_tag import SEVERAL, SINGLE, Owner, OwnerTag
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.secrets import Secrets

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.hooks.guard import HandoverAnswer
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, SlurmUnreachable

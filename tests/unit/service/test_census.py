@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
-from scheduler.core.naming import JOB_ID, JOB_NODES, Owner
+from scheduler.core.naming import JOB_ID, JOB_NODES
+from scheduler.core.owner_tag import Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from slurmapi import BaseState, SlurmDenied
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import NODES, TinySlurm

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.service.test_gangs import job, of_job

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from annotations import PREFIX
-from scheduler.core.naming import ENDS_AT, JOB_ID, read_tag
+from scheduler.core.naming import ENDS_AT, JOB_ID
+from scheduler.core.owner_tag import read_tag
 from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import RecordedEvent, Service

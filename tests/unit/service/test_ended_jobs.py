@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from slurmapi import BaseState

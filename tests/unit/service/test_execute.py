@@ -23,7 +23,8 @@ from scheduler.core.actions import (
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.intervals import UNTOLD_SECONDS
-from scheduler.core.naming import JOB_ID, JOB_NODES, Owner, OwnerTag, read_tag
+from scheduler.core.naming import JOB_ID, JOB_NODES
+from scheduler.core.owner_tag import Owner, OwnerTag, read_tag
 from scheduler.core.refused_request import NEVER
 from scheduler.core.slot_choice import Seat
 from scheduler.kube.errors import KubeInterrupted

@@ -10,7 +10,8 @@ import pytest
 
 from scheduler.core.gang_objects import BatchJob, GroupMeta, JobSpec
 from scheduler.core.gang_sources import MOST_GANG_PODS
-from scheduler.core.naming import GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE, JOB_ID, read_tag
+from scheduler.core.naming import GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE, JOB_ID
+from scheduler.core.owner_tag import read_tag
 from scheduler.kube.errors import Forbidden, KubeUnreachable
 from scheduler.kube.wire import OwnerReference, PodStatus
 from slurmapi import BaseState

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from annotations import Sharing
 from scheduler.core.actions import Submit
 from scheduler.core.edits import digests
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.slot_choice import Seat
 from scheduler.state.units import Unit
 from tests.unit.core.things import REQUEST

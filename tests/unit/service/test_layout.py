@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from annotations import Sharing, Switches
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.packing import Packed, Part
 from scheduler.nodes.layout import Layouts
 from scheduler.nodes.node_kinds import NodeKinds

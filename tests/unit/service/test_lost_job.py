@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from scheduler.core.tenure import MOST_TRIES
 from scheduler.execute.placeholder import CLAIM_PRIORITY
 from slurmapi import BaseState, SlurmUnreachable

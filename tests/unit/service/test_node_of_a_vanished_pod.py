@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.naming import SEVERAL, OwnerTag, TagPart
+from scheduler.core.owner_tag import SEVERAL, OwnerTag, TagPart
 from scheduler.core.tagged import TaggedJob
 from scheduler.state.pod_remains import remains_by
 from slurmapi import BaseState, Job, JobState

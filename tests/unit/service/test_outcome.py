@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.naming import OwnerTag, read_tag
+from scheduler.core.owner_tag import OwnerTag, read_tag
 from scheduler.execute.farewell import with_outcome
 from scheduler.facts.outcome import outcome_of
 from scheduler.kube.wire import (

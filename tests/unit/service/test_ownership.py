@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from scheduler.core.actions import Readmit
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.execute.avoid import Avoidance
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.given_back import mark_given_back

@@ -8,7 +8,8 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from scheduler.core.naming import JOB_ID, PACKED, read_tag
+from scheduler.core.naming import JOB_ID
+from scheduler.core.owner_tag import PACKED, read_tag
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState, Job, SlurmUnreadable
 from tests.unit.service.test_gangs import job, of_job

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from annotations import Sharing, Switches
-from scheduler.core.naming import Owner, read_tag
+from scheduler.core.owner_tag import Owner, read_tag
 from scheduler.core.slot_choice import Seat
 from scheduler.execute.placeholder import (
     CLAIM_PRIORITY,

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from annotations import PREFIX
-from scheduler.core.naming import read_tag
+from scheduler.core.owner_tag import read_tag
 from slurmapi import BaseState, Job, SlurmUnreachable
 from tests.support.virtual_time import POLLS
 from tests.unit.service.tiny_kube import TinyKube

@@ -8,7 +8,8 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from scheduler.core.naming import GANG_FIRST_NODE, OwnerTag, read_tag
+from scheduler.core.naming import GANG_FIRST_NODE
+from scheduler.core.owner_tag import OwnerTag, read_tag
 from slurmapi import BaseState, JobState
 from slurmapi.components import joint_job
 from tests.unit.service.test_gangs import FAILED, PREFIX

@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from scheduler.core.gang_objects import PluginsPodGroup, PluginsPodGroupSpec
-from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID, OwnerTag, read_tag
+from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
+from scheduler.core.owner_tag import OwnerTag, read_tag
 from scheduler.kube.errors import KubeInterrupted
 from slurmapi import BaseState
 from tests.unit.service.test_gang_patience import (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState

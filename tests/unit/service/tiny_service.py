@@ -14,7 +14,7 @@ from scheduler.config.settings import Settings
 from scheduler.core.brake import BrakeLimits
 from scheduler.core.event_reasons import Reason
 from scheduler.core.ignorable import Ignorable
-from scheduler.core.naming import Owner
+from scheduler.core.owner_tag import Owner
 from scheduler.execute.placeholder_mode import ModeSetting
 from scheduler.facts import grace_rule
 from scheduler.kube.api import KubeApi

@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.naming import (
-    MOST_RANKS,
-    SEVERAL,
-    SINGLE,
-    Owner,
-    OwnerTag,
-    job_name,
-    read_tag,
-)
+from scheduler.core.naming import job_name
+from scheduler.core.owner_tag import MOST_RANKS, SEVERAL, SINGLE, Owner, OwnerTag, read_tag
 
 TEXT = st.text(printable, max_size=20)
 
