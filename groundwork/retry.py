@@ -1,10 +1,11 @@
 """The one retry policy for requests to any server.
 
 It is only for idempotent calls inside an adapter, and tries a few times within a few seconds. Which
-calls those are: `slurmapi/session.py`, `scheduler/kube/api.py`. Which errors allow it: `retryable`
-in `slurmapi/errors.py`, `scheduler/kube/errors.py`. Longer pauses, after which a unit comes back,
-are listed in `scheduler/core/backoff.py`. Tenacity's own defaults retry without pause and without
-end, ignore Retry-After, and wrap the error; this policy does none of that.
+calls those are: `slurmapi/session.py`, `scheduler/kube/api.py`. For how long they are repeated:
+`slurmapi/client.py`, `scheduler/service/app.py`. Which errors allow it: `retryable` in
+`slurmapi/errors.py`, `scheduler/kube/errors.py`. Longer pauses, after which a unit comes back, are
+listed in `scheduler/core/backoff.py`. Tenacity's own defaults retry without pause and without end,
+ignore Retry-After, and wrap the error; this policy does none of that.
 """
 
 from __future__ import annotations

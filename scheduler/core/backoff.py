@@ -17,7 +17,7 @@ Four have pauses of their own, because the next one follows from the last pause 
 number of failures: a binding that was refused (`refused_bind.py`), a watch (`kube/reflector.py`), a
 watch of the command line (`view/watching.py`) and the search for an API version of slurmrestd
 (`slurmapi/session.py`). Single requests are repeated within seconds by
-`groundwork/retry.py`.
+`groundwork/retry.py` (those to Slurm for 5 s, as `slurmapi/client.py` says).
 """
 
 from __future__ import annotations

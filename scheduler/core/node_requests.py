@@ -2,7 +2,7 @@
 
 CPU is in thousandths, everything else in whole units, and each pod's sum is rounded up. The API
 server has already set the defaults, so limits do not replace missing requests here. What the job in
-Slurm asks for is counted in `annotations/resources.py`.
+Slurm asks for is counted in `annotations/resources.py`, its devices in `annotations/pod_gres.py`.
 """
 
 from __future__ import annotations

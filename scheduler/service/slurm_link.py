@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from groundwork.retry import retry_policy
 from scheduler.config.settings import Settings
 from scheduler.kube.identity import token_name, token_of
 from scheduler.observe.metrics import Metrics
@@ -39,7 +38,6 @@ class SlurmLink:
             settings.slurm_api_base,
             token=self._token,
             connections=settings.slurm_connections,
-            retry=retry_policy(SlurmError, total_seconds=5.0),
             cluster=settings.slurm_cluster,
             observe=self._observe_call,
             permit=permit,

@@ -15,7 +15,7 @@ from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.gang_sources import Membership
 from scheduler.core.intervals import FRESH_SECONDS
-from scheduler.core.naming import Owner, OwnerTag
+from scheduler.core.owner_tag import Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
@@ -34,7 +34,8 @@ _SECOND: Final = 1.0
 @dataclass(slots=True)
 class Placeholder:
     """The job of a unit. The pulse updates `state`, and full looks update `record`. Written by
-    `slurm`; others use its methods, as the table in docs/architecture.md says.
+    `slurm`; `facts` and `execute` use its methods. The table "Who writes what is remembered of a
+    unit" in docs/architecture.md names them.
     """
 
     job_id: int
