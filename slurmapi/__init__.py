@@ -1,7 +1,6 @@
 """An asyncio client for slurmrestd, Slurm 24.11 to 26.05; knows nothing of Kubernetes."""
 
 from groundwork.hostlist import HostlistError
-from slurmapi.auth import FileToken, StaticToken, TokenSource
 from slurmapi.client import SlurmClient
 from slurmapi.errors import (
     SlurmBusy,
@@ -35,6 +34,7 @@ from slurmapi.model import (
     Submitted,
 )
 from slurmapi.submission import JobSubmission
+from slurmapi.tokens import FileToken, StaticToken, TokenSource
 from slurmapi.transport import Deadlines, HttpTransport, check_base_url
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
 

@@ -23,7 +23,6 @@ from groundwork.pauses import with_pauses
 from groundwork.permit import Permit
 from groundwork.retry import RetryPolicy, retry_policy
 from slurmapi import answers, wire
-from slurmapi.auth import TokenSource
 from slurmapi.cluster_check import ClusterCheck
 from slurmapi.errors import (
     ALREADY_ENDED,
@@ -53,6 +52,7 @@ from slurmapi.model import (
 )
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode_submission
+from slurmapi.tokens import TokenSource
 from slurmapi.transport import Deadlines, HttpTransport
 from slurmapi.updates import Changes, JobUpdate, encode_update
 from slurmapi.versions import ApiVersion

@@ -15,7 +15,6 @@ from typing import Final, Generic, TypeVar
 
 from groundwork.retry import RetryPolicy
 from slurmapi import wire
-from slurmapi.auth import TokenSource
 from slurmapi.cluster_check import ClusterCheck
 from slurmapi.errors import (
     SlurmDenied,
@@ -28,6 +27,7 @@ from slurmapi.errors import (
 )
 from slurmapi.http1 import DEFAULT_MAX_BODY, Request, Response
 from slurmapi.model import Call
+from slurmapi.tokens import TokenSource
 from slurmapi.transport import HttpTransport
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
 

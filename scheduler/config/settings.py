@@ -26,7 +26,7 @@ from scheduler.config.values import GresMap, Prefix, TypeMap
 from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.core.ignorable import IGNORABLE, Ignorable
 from scheduler.core.lease import JITTER_FACTOR
-from scheduler.core.node_mapping import Strategy
+from scheduler.core.mapping_strategies import Strategy
 from slurmapi import SlurmDenied, StaticToken, check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"

@@ -7,7 +7,7 @@ Whose pauses these are:
   `execute/avoid.py`, `execute/tell.py`, `execute/untagged.py`)
 * a unit, after a pass that ended with an error: `reconcile/workqueue.py`
 * all submits, while Slurm accepts no jobs: `execute/gate.py`
-* the next pod of a controller whose pods end too soon: `succession.py`
+* the next pod of a controller whose pods end too soon: `crash_pause.py`
 * a node that a unit could not use: `state/exclusions.py`
 * what is said on a PodGroup: `group_said.py`
 * the pulse, while Slurm does not answer: `slurm/pulse_pace.py`

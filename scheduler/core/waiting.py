@@ -28,7 +28,7 @@ from scheduler.core.actions import (
     Update,
 )
 from scheduler.core.edits import called, differences, edit_of
-from scheduler.core.ended_early import ended_before_bind
+from scheduler.core.ended_before_bind import ended_before_bind
 from scheduler.core.endings import warned
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (

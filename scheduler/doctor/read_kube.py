@@ -16,7 +16,7 @@ import msgspec
 
 from groundwork.together import together
 from scheduler.config.settings import Settings
-from scheduler.core.node_mapping import Strategy, Way
+from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.doctor.asking import Asker, Progress
 from scheduler.doctor.facts import AdmissionPolicy, KubeFacts, NodePods, PodsOnNodes, Unread
 from scheduler.doctor.rights import Right, rights_used

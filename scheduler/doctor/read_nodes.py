@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scheduler.config.settings import Settings
-from scheduler.core.node_mapping import Strategy, Way
+from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.doctor.facts import KubeFacts, Pair, SlurmFacts, Unread
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Node, Pod
-from scheduler.nodes.map import NodeMap
 from scheduler.nodes.map_file import MapFile, MapFileError
+from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import SlurmNodes
 from slurmapi import SlurmNode
 

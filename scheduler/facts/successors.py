@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.succession import (
+from scheduler.core.crash_pause import (
     TOO_SOON_SECONDS,
     Forerunner,
     PodController,

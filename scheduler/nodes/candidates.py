@@ -17,7 +17,7 @@ from scheduler.core.resource_fit import TooSmall
 from scheduler.core.topology import Topology
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Node
-from scheduler.nodes.map import NodeMap
+from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import POWERED, SlurmNodes
 from scheduler.state.pod_remains import is_dead
 

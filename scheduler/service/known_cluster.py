@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.core.node_mapping import Strategy, Way
+from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.facts.caches import Caches
 from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.fit import NodeFit
-from scheduler.nodes.map import NodeMap
 from scheduler.nodes.map_file import MapFile, MapFileError
 from scheduler.nodes.node_kinds import NodeKinds
+from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.node_mapping import OF_NODES, OF_SLURM, Strategy
+from scheduler.core.mapping_strategies import OF_NODES, OF_SLURM, Strategy
 from scheduler.kube.identity import may_read_nodes
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.core.node_mapping import Strategy, Way
+from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.kube.neighbours import NeighbourStore
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Identified, Node, PersistentVolume, Pod

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from scheduler.core.succession import Forerunner
+from scheduler.core.crash_pause import Forerunner
 from scheduler.core.tenure import Tenure
 from scheduler.state.pod_remains import Remains
 from slurmapi.model import SlurmNode

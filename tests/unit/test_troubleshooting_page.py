@@ -56,7 +56,7 @@ STARTERS = (
         "kube/identity",
         "nodes/map_file",
         "service/known_cluster",
-        "core/node_mapping",
+        "core/mapping_strategies",
     ),
     *("hooks/setup", "hooks/secrets", "election/setup", "service/startup"),
 )

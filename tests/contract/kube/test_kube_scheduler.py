@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.core.node_mapping import Strategy, Way
+from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.core.node_suitability import fitness
 from scheduler.kube.neighbours import NEIGHBOURS, NeighbourStore
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, NODES, VOLUMES, Node, PersistentVolume, Pod, decode_pod
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.fit import NodeFit
-from scheduler.nodes.map import NodeMap
+from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.volumes import Volumes
 from slurmapi import SlurmClient, StaticToken

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.node_mapping import Strategy, Way
+from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.core.node_suitability import Wishes
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import (

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from scheduler.core.node_mapping import Strategy
+from scheduler.core.mapping_strategies import Strategy
 from scheduler.core.node_suitability import (
     NodeFacts,
     Place,
@@ -22,7 +22,7 @@ from scheduler.core.node_suitability import (
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
 from scheduler.nodes.candidates import MOST_EXCLUDED, Nodes, Survey
-from scheduler.nodes.map import NodeMap
+from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import SlurmNodes
 from slurmapi import SlurmClient, SlurmNode
 from tests.support.costs import calls

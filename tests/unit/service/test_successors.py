@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from scheduler.core.succession import TOO_SOON_SECONDS
+from scheduler.core.crash_pause import TOO_SOON_SECONDS
 from scheduler.facts.successors import Successors
 from scheduler.kube.wire import (
     ContainerState,

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmapi import FileToken, StaticToken
-from slurmapi.auth import CHECK_SECONDS
 from slurmapi.jwt import lifetime, user_of
+from slurmapi.tokens import CHECK_SECONDS
 
 
 def token(claims: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.succession import (
+from scheduler.core.crash_pause import (
     FORERUNNER_SECONDS,
     MOST_FORERUNNERS,
     Forerunner,

@@ -17,7 +17,7 @@ from slurmapi import (
     SlurmNoToken,
     StaticToken,
 )
-from slurmapi.auth import CHECK_SECONDS
+from slurmapi.tokens import CHECK_SECONDS
 from tests.unit.slurmapi.server import Reply, Server, error, fail, ok
 
 SUBMIT = "POST job/submit"

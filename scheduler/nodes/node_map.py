@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.node_mapping import OF_SLURM, Strategy, Way
+from scheduler.core.mapping_strategies import OF_SLURM, Strategy, Way
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Node, Pod
 from scheduler.nodes.map_file import MapFile

@@ -1,6 +1,6 @@
 """The strategies that a site can name to find the Kubernetes Node behind a Slurm node.
 
-`nodes/map.py` applies them.
+`nodes/node_map.py` applies them.
 """
 
 from __future__ import annotations
