@@ -1,4 +1,6 @@
-"""HTTP/1.1 for one client: write a request, and read the first response to it.
+"""HTTP/1.1 for one client: the bytes of a request, and reading the first response to it.
+
+The socket is in `transport.py`: connecting, writing, deadlines, and when a connection is aborted.
 
 h11 parses. This module adds what h11 leaves to its user: reading and waiting, and limits for what a
 peer can make this process store and compute. slurmrestd 26.05.5 answers every failed request with

@@ -3,6 +3,8 @@
 A flag wins over a variable, and a variable wins over the file. For `--slurm-api-base` the variable
 is `SLURM_POD_SCHEDULER_SLURM_API_BASE` and the key in the file is `slurm-api-base`. An error names
 the place where the wrong value was given: flag, variable, or file and key.
+
+The settings themselves are the fields of `Settings` (`settings.py`), in the groups of `groups.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One frozen model of all settings: everything a site can set, and which values are accepted.
 
-Flags have the same names as those of the SUNK Pod Scheduler, where it has such a flag. The module
-`flags` reads them.
+Flags have the same names as those of the SUNK Pod Scheduler, where it has such a flag. `flags.py`
+reads them. A new setting also needs its place in a group of the help (`groups.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job has ended before its pod was bound: another is submitted, or the pod is evicted.
 
-What each end of a job means: `endings.py`.
+What each end of a job means: `endings.py`. What follows from it for a bound pod: `running.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The ranks of a gang's pods: their own, or the free ones in the order of their names.
 
-A pod whose source gives it a rank keeps it. The ranks of all others stand in the owner tag of their
-job as soon as there is one, so that the next process gives each the same.
+A pod whose source gives it a rank keeps it, and so has the place of the pod that it replaces. All
+others get a free rank, such as that of a pod that has ended. These ranks stand in the owner tag of
+their job as soon as there is one, so that the next process gives each the same.
 
 A PodGroup says only how many pods start together. So its gang is *open*: as many of its pods
 are the gang, those with the lowest ranks first, and the others are beyond it (`spare_pods.py`).

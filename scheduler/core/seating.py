@@ -1,7 +1,8 @@
 """Where the pods of a unit are, or go, in the allocation that its job holds now.
 
 `slot_choice.py` gives the slots to ranks. Here each rank gets its pod: if several pods have one
-rank, the one that may run keeps the slot, and the newer one waits until it has stopped.
+rank, the one that may run keeps the slot, and the newer one waits until it has stopped. Which rank
+a pod has: `gang_ranks.py`.
 """
 
 from __future__ import annotations
