@@ -6,6 +6,7 @@ their job as soon as there is one, so that the next process gives each the same.
 
 A PodGroup says only how many pods start together. So its gang is *open*: as many of its pods
 are the gang, those with the lowest ranks first, and the others are beyond it (`spare_pods.py`).
+`facts/gang_facts.py` says of each pod which rank is its own, and whether it still holds it.
 """
 
 from __future__ import annotations

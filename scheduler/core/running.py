@@ -1,8 +1,8 @@
 """A pod runs: its placeholder is kept, and the pod is ended only on positive evidence.
 
-What each end of a job means: `endings.py`. If the job is lost: `lost_job.py`. If the pod is being
-deleted: `departing.py`. The brake on mass endings: `execute/ending_brake.py` asks it before each
-eviction, `brake.py` has the rule.
+What each end of a job means, such as a cancel by an administrator: `endings.py`. If the job is
+lost: `lost_job.py`. If the pod is being deleted: `departing.py`. The brake on mass endings:
+`execute/ending_brake.py` asks it before each eviction, `brake.py` has the rule.
 """
 
 from __future__ import annotations

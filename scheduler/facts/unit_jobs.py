@@ -1,4 +1,7 @@
-"""Finds what is known of the units' jobs."""
+"""Finds what is known of the units' jobs.
+
+The record itself, and who may write it: `state/units.py`.
+"""
 
 from __future__ import annotations
 
