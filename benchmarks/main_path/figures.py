@@ -53,7 +53,8 @@ class Stalls(msgspec.Struct, frozen=True):
 
 
 class Burst(msgspec.Struct, frozen=True, kw_only=True):
-    """N pods from the first answered submit to the last bind.
+    """N pods from the first answered submit to the last bind; `running_seconds` is how long it took
+    until all containers ran.
 
     CPU seconds, and seconds spent waiting for a CPU, are of that time. Those of the servers, by the
     name of the process, also include the bare loop's start, which lists the pods.
@@ -61,6 +62,7 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
 
     pods: int
     seconds: float
+    running_seconds: float
     submit_to_bound: Latency
     allocated_to_bound: Latency
     cpu_seconds: float
@@ -138,6 +140,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         """The scheduler's pods per second divided by the bare loop's, for each round."""
         pairs = zip(self.bare, self.scheduler, strict=True)
         return [full.burst.per_second / bare.per_second for bare, full in pairs]
+
+    @property
+    def running_ratios(self) -> list[float]:
+        """The same until all containers ran: the kubelets' work is in both."""
+        pairs = zip(self.bare, self.scheduler, strict=True)
+        return [bare.running_seconds / full.burst.running_seconds for bare, full in pairs]
 
     @property
     def guard_ratios(self) -> list[float]:

@@ -101,6 +101,10 @@ class Hands:
         """Whether no job runs or may still run."""
         return not await self.live_jobs()
 
+    async def all_run(self) -> bool:
+        """Whether the kubelets have started all pods, as the API server's cache knows it."""
+        return not await self._kube.cached("pods", fields="status.phase!=Running")
+
     async def no_pods(self) -> bool:
         """Whether there is no pod, not even one that is being deleted."""
         return not await self.pods()

@@ -106,8 +106,11 @@ class Run:
         servers = difference(before, cpu_seconds_below(os.getpid()))
         if process.returncode:
             raise BareLoopFailed(f"the bare loop ended with status {process.returncode}")
+        await self._all_run()
+        ran_at = time.monotonic()
         await self._hands.clear(seconds=self._patience)
-        return _bare_burst(msgspec.json.decode(printed, type=bare.Outcome), servers=servers)
+        outcome = msgspec.json.decode(printed, type=bare.Outcome)
+        return _bare_burst(outcome, servers=servers, ran_at=ran_at)
 
     async def _guarded(self) -> SchedulerBurst:
         """A burst with the guard: PrologSlurmctld of each job asks before its pod is bound."""
@@ -130,10 +133,12 @@ class Run:
             await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
             used = scheduler.cpu_seconds() - startup, scheduler.queued_seconds() - queued
             servers = difference(before, scheduler.servers_cpu_seconds())
+            await self._all_run()
+            ran_at = time.time()
             await self._all_bound(scheduler)
             scrape = await scheduler.scrape()
             return SchedulerBurst(
-                burst=_burst(scheduler, scrape, used=used, servers=servers),
+                burst=_burst(scheduler, scrape, used=used, servers=servers, ran_at=ran_at),
                 startup_cpu_seconds=startup,
                 longest_stall_seconds=scrape.longest_stall(),
                 slurm_requests=scrape.total(SLURM_REQUESTS),
@@ -142,6 +147,9 @@ class Run:
                 kube_operations=scrape.by("operation", KUBE_REQUESTS),
                 release=await self._release(),
             )
+
+    async def _all_run(self) -> None:
+        await self._hands.until("all pods run", self._hands.all_run, seconds=self._patience)
 
     async def _all_bound(self, scheduler: ObservedScheduler) -> None:
         """Check with the API server that all pods are bound; raises SchedulerFailed."""
@@ -244,12 +252,15 @@ def _burst(
     *,
     used: tuple[float, float],
     servers: dict[str, float],
+    ran_at: float,
 ) -> Burst:
+    """`ran_at` is when all pods ran, in seconds since the epoch, as the times in the log."""
     submitted, bound = scheduler.times(SUBMITTED), scheduler.times(BOUND)
     took = [bound[uid] - submitted[uid] for uid in bound]
     return Burst(
         pods=len(bound),
         seconds=max(bound.values()) - min(submitted.values()),
+        running_seconds=ran_at - min(submitted.values()),
         submit_to_bound=Latency.of(took),
         allocated_to_bound=_allocated_to_bound(scrape, longest=max(took)),
         cpu_seconds=used[0],
@@ -269,13 +280,15 @@ def _allocated_to_bound(scrape: Scrape, *, longest: float) -> Latency:
     return Latency.of_buckets(scrape.buckets(_STAGES, stage="bound"), longest=longest)
 
 
-def _bare_burst(outcome: bare.Outcome, *, servers: dict[str, float]) -> Burst:
+def _bare_burst(outcome: bare.Outcome, *, servers: dict[str, float], ran_at: float) -> Burst:
+    """`ran_at` is when all pods ran, by the monotonic clock, which all processes share."""
     courses = outcome.courses
     if not courses:
         raise BareLoopFailed("the bare loop found no pods")
     return Burst(
         pods=len(courses),
         seconds=max(it.bound for it in courses) - min(it.submitted for it in courses),
+        running_seconds=ran_at - min(it.submitted for it in courses),
         submit_to_bound=Latency.of([it.bound - it.submitted for it in courses]),
         allocated_to_bound=Latency.of([it.bound - it.allocated for it in courses]),
         cpu_seconds=outcome.cpu_seconds,

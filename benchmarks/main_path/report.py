@@ -12,7 +12,7 @@ from benchmarks.main_path.figures import Burst, Figures, Latency, Release
 _LEAST_SHOWN_MS: Final = 0.02
 # An operation with fewer requests a pod is not named.
 _LEAST_REQUESTS: Final = 0.005
-_BURST = "  {:<13}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>11}{:>9}"
+_BURST = "  {:<13}{:>8}{:>7}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>11}{:>9}"
 
 
 def table(figures: Figures) -> str:
@@ -33,6 +33,8 @@ def _bursts(figures: Figures) -> Iterator[str]:
         "",
         "pods/s",
         "ratio",
+        "all run",
+        "ratio",
         "submit-bound ms",
         "allocated-bound ms",
         "CPU s",
@@ -40,21 +42,24 @@ def _bursts(figures: Figures) -> Iterator[str]:
         "stalls",
     )
     yield _BURST.format(*heads, "RSS MiB")
-    yield _BURST.format("", "", "", "p50 / p99", "p50 / p99", "", "s", "busy+wait", "peak")
-    rounds = zip(figures.bare, figures.scheduler, figures.ratios, strict=True)
-    for number, (bare, full, ratio) in enumerate(rounds, 1):
-        yield _burst_line(f"{number} bare loop", bare, "")
-        yield _burst_line(f"{number} scheduler", full.burst, f"{ratio:.2f}")
+    yield _BURST.format("", "", "", "s", "", "p50 / p99", "p50 / p99", "", "s", "busy+wait", "peak")
+    ratios = zip(figures.ratios, figures.running_ratios, strict=True)
+    rounds = zip(figures.bare, figures.scheduler, ratios, strict=True)
+    for number, (bare, full, (ratio, running)) in enumerate(rounds, 1):
+        yield _burst_line(f"{number} bare loop", bare)
+        yield _burst_line(f"{number} scheduler", full.burst, f"{ratio:.2f}", f"{running:.2f}")
         if figures.guarded:
             burst, by = figures.guarded[number - 1].burst, figures.guard_ratios[number - 1]
             yield _burst_line(f"{number} with guard", burst, f"{by:.2f}")
 
 
-def _burst_line(label: str, burst: Burst, ratio: str) -> str:
+def _burst_line(label: str, burst: Burst, ratio: str = "", running_ratio: str = "") -> str:
     return _BURST.format(
         label,
         f"{burst.per_second:.1f}",
         ratio,
+        f"{burst.running_seconds:.1f}",
+        running_ratio,
         _milliseconds(burst.submit_to_bound),
         _milliseconds(burst.allocated_to_bound),
         f"{burst.cpu_seconds:.2f}",

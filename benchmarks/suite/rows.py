@@ -47,6 +47,7 @@ def of_main_path(path: Path) -> Rows:
     pairs = list(zip(found.bare, (it.burst for it in full), strict=True))
     rows = {
         "ratio of pods/s to the bare loop's": _more(found.ratios, goal=0.8),
+        "the same until all pods run": _more(found.running_ratios),
         "CPU of the scheduler to the bare loop's": _less(
             (burst.cpu_seconds / bare.cpu_seconds for bare, burst in pairs), goal=2.0
         ),
@@ -156,7 +157,7 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _more(values: Sequence[float], *, goal: float) -> Row | None:
+def _more(values: Sequence[float], *, goal: float | None = None) -> Row | None:
     return Row(value=median(values), better="more", goal=goal) if values else None
 
 
