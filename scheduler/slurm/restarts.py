@@ -6,9 +6,9 @@ It may have lost its state: jobs that it has started or accepted, and the last j
 * `slurmctld.py` reads the same time less often: endings soon after it are weak evidence
   (`core/evidence.py`)
 * `core/doubt.py`: how often Slurm must say that it knows no such job
-* `core/running.py` keeps healthy pods alive: a pod whose job is unknown is never deleted for that.
-  It gets a new job for the very node that it runs on (`core/lost_job.py`), also if its job that had
-  started is pending again
+* `core/running.py` keeps healthy pods alive: one whose job Slurm does not know, or shows as pending
+  again, gets a new job for the very node that it runs on. `core/lost_job.py` says when that is
+  given up
 * `ownership.py`: no write goes to another's job that has got the same id; `census.py`: foreign ids
   are looked at again
 """
