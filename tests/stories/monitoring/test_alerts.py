@@ -16,7 +16,7 @@ import pytest
 
 from tests.stories.monitoring.conftest import POLICY, Site
 from tests.support import rights
-from tests.support.handover import cancel_placeholder, next_job, running_pod
+from tests.support.handover import cancel_placeholder, let_stop, next_job, running_pod
 from tests.support.hooks import hooks_on
 from tests.support.monitoring import Monitor
 from tests.support.world import World
@@ -154,8 +154,7 @@ async def test_pod_that_does_not_leave_its_node(world: World, monitor: Monitor) 
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
         await monitor.fires(f"{_P}GuardWaits")
-        name = pod["metadata"]["name"]
-        await world.kube.delete("pods", name, namespace=world.namespace, grace_seconds=0)
+        await let_stop(world)
         await world.job_ended(following, state="COMPLETED")
     await monitor.silent()
 
