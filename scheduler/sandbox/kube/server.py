@@ -150,8 +150,8 @@ def _response(answer: Answer) -> web.Response:
 async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": JSON})
     response.enable_chunked_encoding()
-    await response.prepare(request)
     with suppress(ConnectionResetError):  # the watcher has left
+        await response.prepare(request)
         async with aclosing(watch.chunks()) as chunks:
             async for chunk in chunks:
                 await response.write(chunk)
