@@ -9,7 +9,7 @@ refuses it with a message.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -72,11 +72,7 @@ def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
 
 def edited(old: Pod, new: Pod) -> bool:
     """Whether any annotation has changed other than the scheduler's own records."""
-    before, after = old.metadata.annotations, new.metadata.annotations
-    if before == after:
-        return False
-    changed = before.items() ^ after.items()
-    return any(key not in _RECORDS for key, _ in changed)
+    return _differ(old.metadata.annotations, new.metadata.annotations, but_in=_RECORDS)
 
 
 def decides_nothing(old: Pod, new: Pod) -> bool:
@@ -100,7 +96,7 @@ def only_bound(old: Pod, new: Pod) -> bool:
     if (
         old.spec.node_name
         or edited(old, new)
-        or not _same_but_zone(before.labels, new.metadata.labels)
+        or _differ(before.labels, new.metadata.labels, but_in=_OF_NODE)
     ):
         return False
     meta = replace(new.metadata, annotations=before.annotations, labels=before.labels)
@@ -108,8 +104,11 @@ def only_bound(old: Pod, new: Pod) -> bool:
     return decides_nothing(old, unbound)
 
 
-def _same_but_zone(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    return before == after or {key for key, _ in before.items() ^ after.items()} <= _OF_NODE
+def _differ(
+    before: Mapping[str, str], after: Mapping[str, str], *, but_in: Collection[str]
+) -> bool:
+    """Whether any entry was added, removed or changed, except for those with these keys."""
+    return before != after and any(key not in but_in for key, _ in before.items() ^ after.items())
 
 
 def _page(
