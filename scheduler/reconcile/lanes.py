@@ -1,10 +1,11 @@
-"""Waiting keys, in lanes by level: 0 is served before 1, and 1 before 2. Within a lane the tenants
-take turns, and each tenant's keys are served in the order in which they came.
+"""Waiting keys, in lanes by level: 0 is served before 1, and 1 before 2. Within a lane the lines
+take turns, and the keys of a line are served in the order in which they came.
 
-So a tenant with five thousand keys delays the first key of another tenant by one key, not by five
-thousand. No lane starves: if the key that is next in a lower lane has waited longest of all, and
-longer than `patience_seconds`, every fourth key is taken from that lane. Pure: the caller passes
-the time.
+A tenant has a line for each kind of key. So a tenant with five thousand keys of two kinds delays
+the first key of another tenant by two keys, not by five thousand, and five thousand keys of one
+kind delay the tenant's own first key of the other kind by one. No lane starves: if the key that is
+next in a lower lane has waited longest of all, and longer than `patience_seconds`, every fourth key
+is taken from that lane. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -13,31 +14,40 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 # In a long burst the pods without a job have waited longest. If they got every other turn, those
 # whose jobs run would wait for their binds, and looks at their jobs would be out of date by then.
 _SPARED_EVERY: Final = 4
-May = Callable[[int, Hashable], bool]
-"""Whether a key of that level and that tenant may be taken now."""
 
 
-def _anybody(_level: int, _tenant: Hashable) -> bool:
+class TenantLine(NamedTuple):
+    """Keys that are served in the order in which they came: those of one tenant and one kind."""
+
+    tenant: Hashable
+    kind: Hashable = None
+
+
+May = Callable[[int, TenantLine], bool]
+"""Whether a key of that level and that line may be taken now."""
+
+
+def _anybody(_level: int, _line: TenantLine) -> bool:
     return True
 
 
 class Lanes(Generic[K]):
-    """Keys, each in at most one lane. `tenant` returns a key's owner, and is called when the key is
+    """Keys, each in at most one lane. `line` returns a key's line, and is called when the key is
     put in.
     """
 
     def __init__(
-        self, levels: int, *, patience_seconds: float, tenant: Callable[[K], Hashable]
+        self, levels: int, *, patience_seconds: float, line: Callable[[K], TenantLine]
     ) -> None:
         self._lanes: tuple[_Lane[K], ...] = tuple(_Lane() for _ in range(levels))
         self._patience_seconds = patience_seconds
-        self._tenant = tenant
+        self._line = line
         self._late_turns = 0
         self._level_of: dict[K, int] = {}
 
@@ -45,18 +55,18 @@ class Lanes(Generic[K]):
         return len(self._level_of)
 
     def put(self, key: K, level: int, since: float) -> bool:
-        """Put the key into that lane, as the last of its tenant's keys. A key that waits in a lower
+        """Put the key into that lane, as the last of its line. A key that waits in a lower
         lane is moved up, and one that waits in this or a higher lane stays. Returns whether it was
         put in.
         """
         former = self._level_of.get(key)
         if former is not None and former <= level:
             return False
-        tenant = self._tenant(key)
+        line = self._line(key)
         if former is not None:
             self._lanes[former].drop(key)
         self._level_of[key] = level
-        self._lanes[level].put(key, tenant, since)
+        self._lanes[level].put(key, line, since)
         return True
 
     def first(self, may: May = _anybody) -> int | None:
@@ -64,8 +74,8 @@ class Lanes(Generic[K]):
         return next((level for level, _ in self._waiting(self._lanes, may)), None)
 
     def take(self, least_urgent: int, now: float, may: May = _anybody) -> K:
-        """Take the next key from the lane `least_urgent` or a higher one, of a tenant for
-        whom `may` is true. Raises LookupError if there is none.
+        """Take the next key from the lane `least_urgent` or a higher one, of a line for
+        which `may` is true. Raises LookupError if there is none.
         """
         waiting = list(self._waiting(self._lanes[: least_urgent + 1], may))
         if not waiting:
@@ -91,39 +101,39 @@ class Lanes(Generic[K]):
 
 
 class _Lane(Generic[K]):
-    """The keys of one level: tenants in the order of their turns, each with its keys."""
+    """The keys of one level: lines in the order of their turns, each with its keys."""
 
     def __init__(self) -> None:
-        self.turns: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
-        self._tenant_of: dict[K, Hashable] = {}
+        self.turns: OrderedDict[TenantLine, OrderedDict[K, float]] = OrderedDict()
+        self._line_of: dict[K, TenantLine] = {}
 
-    def since(self, may: Callable[[Hashable], bool]) -> float | None:
+    def since(self, may: Callable[[TenantLine], bool]) -> float | None:
         """Since when the next key that may be taken has waited; None if there is none."""
-        for tenant, keys in self.turns.items():
-            if may(tenant):
+        for line, keys in self.turns.items():
+            if may(line):
                 return next(iter(keys.values()))
         return None
 
-    def put(self, key: K, tenant: Hashable, since: float) -> None:
-        """Put the key last among its tenant's. A tenant that had no key gets the last turn."""
-        self._tenant_of[key] = tenant
-        self.turns.setdefault(tenant, OrderedDict())[key] = since
+    def put(self, key: K, line: TenantLine, since: float) -> None:
+        """Put the key last in its line. A line that had no key gets the last turn."""
+        self._line_of[key] = line
+        self.turns.setdefault(line, OrderedDict())[key] = since
 
     def drop(self, key: K) -> None:
         """Remove a key that waits here."""
-        tenant = self._tenant_of.pop(key)
-        del self.turns[tenant][key]
-        if not self.turns[tenant]:
-            del self.turns[tenant]
+        line = self._line_of.pop(key)
+        del self.turns[line][key]
+        if not self.turns[line]:
+            del self.turns[line]
 
-    def take(self, may: Callable[[Hashable], bool]) -> K:
-        """Take the first key of the next tenant for whom `may` is true; there must be one. That
-        tenant gets its next turn after all others.
+    def take(self, may: Callable[[TenantLine], bool]) -> K:
+        """Take the first key of the next line for which `may` is true; there must be one. That
+        line gets its next turn after all others.
         """
-        tenant = next(filter(may, self.turns))
-        keys = self.turns.pop(tenant)
+        line = next(filter(may, self.turns))
+        keys = self.turns.pop(line)
         key, _ = keys.popitem(last=False)
-        del self._tenant_of[key]
+        del self._line_of[key]
         if keys:
-            self.turns[tenant] = keys
+            self.turns[line] = keys
         return key

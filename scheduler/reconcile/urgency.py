@@ -13,7 +13,9 @@ from __future__ import annotations
 from enum import IntEnum, unique
 
 from scheduler.core.endings import warned
+from scheduler.facts.claims import recorded_job
 from scheduler.kube.wire import Pod
+from scheduler.reconcile.lanes import TenantLine
 from scheduler.state.gangs import Gangs, Pods
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
@@ -38,15 +40,21 @@ class Urgency:
         self._gangs = gangs
         self._pods = pods
 
-    def tenant(self, key: str) -> str:
-        """The pod's namespace, which takes turns with other namespaces of the same level. So a
-        namespace with thousands of pods delays the first pod of another one by one pod.
+    def line(self, key: str) -> TenantLine:
+        """The line in which a key waits among others of its level. Namespaces take turns, so one
+        with thousands of pods delays the first pod of another one by two at most: one that has a
+        job, and one that has none. These two kinds take turns as well. So after a start a new pod
+        does not wait for the first pass of each pod that has a job since before, nor do they for
+        the submits of thousands of new pods.
         """
         unit = self._units.get(key)
         if unit is not None:
-            return unit.namespace
-        pod = next(iter(self._pods_of(key, None)), None)
-        return "" if pod is None else pod.metadata.namespace
+            return TenantLine(unit.namespace, unit.job is not None)
+        pods = self._pods_of(key, None)
+        if not pods:
+            return TenantLine("", kind=False)
+        names_job = any(recorded_job(pod) is not None for pod in pods)
+        return TenantLine(pods[0].metadata.namespace, names_job)
 
     def __call__(self, key: str) -> Level:
         """The level of this key, from what is known now."""

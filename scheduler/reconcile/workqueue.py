@@ -26,7 +26,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.backoff import doubled
 from scheduler.observe.wake import WakeCause
-from scheduler.reconcile.lanes import Lanes
+from scheduler.reconcile.lanes import Lanes, TenantLine
 
 K = TypeVar("K", bound=Hashable)
 
@@ -74,9 +74,10 @@ class QueueStatistics(NamedTuple):
 class WorkQueue(Generic[K]):
     """Keys that need a pass, each handled by one worker at a time.
 
-    `level` returns a key's lane, each time the key is added; 0 is the most urgent. `tenant` returns
-    a key's owner: tenants take turns in a lane and share the workers. Without `tenant` there are no
-    turns and no shares. The exponential delay of `add_rate_limited` begins with `first_seconds`.
+    `level` returns a key's lane, each time the key is added; 0 is the most urgent. `line` returns
+    the key's line within the lane: lines take turns, and their tenants share the workers. Without
+    `line` there are no turns and no shares. The exponential delay of `add_rate_limited` begins with
+    `first_seconds`.
     """
 
     def __init__(
@@ -86,15 +87,15 @@ class WorkQueue(Generic[K]):
         metrics: QueueMetrics | None = None,
         levels: int = 1,
         level: Callable[[K], int] = lambda _key: 0,
-        tenant: Callable[[K], Hashable] | None = None,
+        line: Callable[[K], TenantLine] | None = None,
     ) -> None:
         self._first_seconds = first_seconds
         self._metrics = metrics
         self._level = level
         self._least_urgent = levels - 1
-        self._shares = tenant is not None
-        self._tenant = tenant or (lambda _key: None)
-        self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, tenant=self._tenant)
+        self._shares = line is not None
+        self._line = line or (lambda _key: TenantLine(None))
+        self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, line=self._line)
         self._dirty: dict[K, float] = {}  # key -> when it was added
         self._processing: dict[K, float] = {}  # key -> when a worker took it
         # Each cause once, in order of arrival: first for the dirty keys, then for those being
@@ -204,7 +205,7 @@ class WorkQueue(Generic[K]):
         self._delays.drop(key)  # the pass that begins sees all there is, and sets its own delay
         self._processing[key] = now
         self._causes_of_work[key] = self._causes.pop(key)
-        holder = self._holders[key] = self._tenant(key), least_urgent
+        holder = self._holders[key] = self._line(key).tenant, least_urgent
         self._held[holder] += 1
         self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
@@ -285,16 +286,16 @@ class WorkQueue(Generic[K]):
         except LookupError:
             return None
 
-    def _may(self, level: int, tenant: Hashable, *, asking: bool) -> bool:
-        """Whether the tenant may have one more of the workers that serve that level. If `asking`,
-        that worker is the caller; otherwise it waits in `get`.
+    def _may(self, level: int, line: TenantLine, *, asking: bool) -> bool:
+        """Whether the line's tenant may have one more of the workers that serve that level. If
+        `asking`, that worker is the caller; otherwise it waits in `get`.
         """
         if not self._shares or self._shut_down:
             return True
         free, held = 0 if asking else -1, 0
         for serving in range(level, self._least_urgent + 1):
             free += len(self._getters[serving])
-            held += self._held.get((tenant, serving), 0)
+            held += self._held.get((line.tenant, serving), 0)
         return held <= free
 
     def _rouse(self) -> None:

@@ -35,7 +35,7 @@ class Memory:
             first_seconds=0.05,
             levels=len(Level),
             level=urgency,
-            tenant=urgency.tenant,
+            line=urgency.line,
         )
         self.presence = Presence(binding=self.units.binding, clock=outside.clock)
         self.successors = Successors(metrics=outside.metrics, clock=outside.clock)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scheduler.observe.wake import WakeCause
+from scheduler.reconcile.lanes import TenantLine
 from scheduler.reconcile.workqueue import (
     JITTER,
     LONGEST_SECONDS,
@@ -38,7 +39,9 @@ async def test_keys_come_in_the_order_they_were_added() -> None:
 
 
 async def test_tenants_take_turns_and_keys_of_one_come_in_order() -> None:
-    queue = WorkQueue[str](levels=2, level=lambda key: len(key) - 2, tenant=lambda key: key[0])
+    queue = WorkQueue[str](
+        levels=2, level=lambda key: len(key) - 2, line=lambda key: TenantLine(key[0])
+    )
     for key in ("a1", "a2", "a3", "b1", "c1", "b2", "a41"):
         queue.add(key, WakeCause.WATCH)
     assert await taken(queue, 1) == ["a1"]
@@ -48,9 +51,25 @@ async def test_tenants_take_turns_and_keys_of_one_come_in_order() -> None:
     assert await taken(queue, 3) == ["a3", "b1", "a41"]
 
 
+async def test_kinds_of_keys_of_one_tenant_take_turns_and_delay_others_by_one_key_each() -> None:
+    queue = WorkQueue[str](line=lambda key: TenantLine(key[0], key[1]))
+    for key in ("ax1", "ax2", "ax3", "ax4", "ay1", "ay2", "bx1"):
+        queue.add(key, WakeCause.WATCH)
+    assert await taken(queue, 7) == ["ax1", "ay1", "bx1", "ax2", "ay2", "ax3", "ax4"]
+
+
+async def test_tenant_has_one_share_of_the_workers_for_all_kinds_of_its_keys() -> None:
+    queue = WorkQueue[str](line=lambda key: TenantLine(key[0], key[1]))
+    for number in range(99):
+        for line in ("ax", "ay", "bx"):
+            queue.add(f"{line}{number}", WakeCause.WATCH)
+    held = await holders(queue, *[0] * 48)
+    assert [sum(key[0] == tenant for key in held) for tenant in "ab"] == [16, 16]
+
+
 async def test_key_that_becomes_urgent_leaves_its_place_to_the_next_of_its_tenant() -> None:
     levels = {"a1": 1, "a2": 1, "b1": 1}
-    queue = WorkQueue[str](levels=2, level=levels.__getitem__, tenant=lambda key: key[0])
+    queue = WorkQueue[str](levels=2, level=levels.__getitem__, line=lambda key: TenantLine(key[0]))
     for key in levels:
         queue.add(key, WakeCause.WATCH)
     levels["b1"] = levels["a1"] = 0
@@ -74,7 +93,9 @@ async def holders(queue: WorkQueue[str], *least_urgent: int) -> list[str]:
 
 def shared(keys: str, levels: int = 1) -> WorkQueue[str]:
     """With keys such as `a1` of tenant a and level 1, each named further."""
-    queue = WorkQueue[str](levels=levels, level=lambda key: int(key[1]), tenant=lambda key: key[0])
+    queue = WorkQueue[str](
+        levels=levels, level=lambda key: int(key[1]), line=lambda key: TenantLine(key[0])
+    )
     for key in keys.split():
         queue.add(key, WakeCause.WATCH)
     return queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,6 +11,7 @@ from scheduler.facts.memberships import Memberships
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.reconcile.controller import shifts
 from scheduler.reconcile.urgency import Level, Urgency
+from scheduler.slurm.ended_jobs import SKEW_SECONDS
 from scheduler.state.gangs import Gangs
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
@@ -21,6 +23,8 @@ from tests.unit.service.tiny_slurm import TinySlurm
 pytestmark = pytest.mark.looptime
 NEW_PODS = 5000
 SUBMIT_SECONDS = 5.0
+OLD_PODS = 500
+LOOK_SECONDS = 1.0
 HUNG_PODS = 60
 # The idle pulse, two requests and two passes are not the queue's.
 PULSE_SECONDS = 2.5
@@ -102,6 +106,32 @@ async def test_thousands_of_pods_of_one_namespace_delay_no_pod_of_another(
     assert unit.job is not None
 
 
+async def test_new_pod_does_not_wait_for_the_first_look_at_each_job_that_was_there_before(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    former = Service(slurm, kube)
+    former.start()
+    for number in range(OLD_PODS):
+        kube.create(f"old-{number}", name=f"old-{number}")
+    await asyncio.sleep(SKEW_SECONDS + 60)
+    assert slurm.calls["submit"] == OLD_PODS
+    await former.kill()
+    slurm.seconds["job"] = LOOK_SECONDS
+    kube.relist()
+    successor = Service(slurm, kube)
+    successor.start()
+    await asyncio.sleep(1)
+    looks = slurm.calls["job"]
+    kube.create("new", name="new", created=datetime.fromtimestamp(slurm.now(), UTC))
+    await asyncio.sleep(4 * LOOK_SECONDS)
+    unit = successor.units.get("new")
+    assert unit is not None
+    assert unit.job is not None
+    assert slurm.calls["job"] - looks < OLD_PODS / 2, "there was nothing to wait for"
+    successor.unharmed()
+    await successor.kill()
+
+
 @pytest.mark.parametrize("operation", ["bind", "patch", "delete"])
 async def test_writes_that_hang_in_one_namespace_hold_up_no_other(
     slurm: TinySlurm, kube: TinyKube, service: Service, operation: str
@@ -158,7 +188,7 @@ def test_unit_is_as_urgent_as_its_pods_together() -> None:
     assert urgency("group") is Level.REST  # it needs the job
     pods["b"] = Pod(ObjectMeta(uid="b", namespace="ns"), PodSpec(node_name="n2"), finished)
     assert urgency("group") is Level.RELEASE
-    assert urgency.tenant("group") == "ns"
+    assert urgency.line("group") == ("ns", True)
 
 
 async def test_level_follows_what_is_known(
