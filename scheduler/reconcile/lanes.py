@@ -4,22 +4,31 @@ take turns, and the keys of a line are served in the order in which they came.
 A tenant has a line for each kind of key. So a tenant with five thousand keys of two kinds delays
 the first key of another tenant by two keys, not by five thousand, and five thousand keys of one
 kind delay the tenant's own first key of the other kind by one. No lane starves: if the key that is
-next in a lower lane has waited longest of all, and longer than `patience_seconds`, every fourth key
-is taken from that lane. Pure: the caller passes the time.
+next in a lower lane has waited longer than the most urgent one, and longer than its lane's
+patience, every so many keys are taken from that lane. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
-# In a long burst the pods without a job have waited longest. If they got every other turn, those
-# whose jobs run would wait for their binds, and looks at their jobs would be out of date by then.
-_SPARED_EVERY: Final = 4
+
+
+class Patience(NamedTuple):
+    """How long the next key of a lane waits behind keys of higher lanes. After `seconds` one of
+    `every` keys is taken from that lane.
+    """
+
+    seconds: float
+    every: int
+
+
+USUAL_PATIENCE: Final = Patience(seconds=5.0, every=4)
 
 
 class TenantLine(NamedTuple):
@@ -39,14 +48,14 @@ def _anybody(_level: int, _line: TenantLine) -> bool:
 
 class Lanes(Generic[K]):
     """Keys, each in at most one lane. `line` returns a key's line, and is called when the key is
-    put in.
+    put in. The lanes in `patience` have a patience of their own.
     """
 
     def __init__(
-        self, levels: int, *, patience_seconds: float, line: Callable[[K], TenantLine]
+        self, levels: int, *, line: Callable[[K], TenantLine], patience: Mapping[int, Patience]
     ) -> None:
         self._lanes: tuple[_Lane[K], ...] = tuple(_Lane() for _ in range(levels))
-        self._patience_seconds = patience_seconds
+        self._patience = tuple(patience.get(it, USUAL_PATIENCE) for it in range(levels))
         self._line = line
         self._late_turns = 0
         self._level_of: dict[K, int] = {}
@@ -80,11 +89,15 @@ class Lanes(Generic[K]):
         waiting = list(self._waiting(self._lanes[: least_urgent + 1], may))
         if not waiting:
             raise LookupError("no key waits there")
-        first, oldest = waiting[0], min(waiting, key=itemgetter(1))
-        late = oldest is not first and now - oldest[1] > self._patience_seconds
-        spared = late and self._late_turns % _SPARED_EVERY == 0
+        first, since_first = waiting[0]
+        late = [
+            (level, since)
+            for level, since in waiting[1:]
+            if since < since_first and now - since > self._patience[level].seconds
+        ]
+        due = [it for it in late if self._late_turns % self._patience[it[0]].every == 0]
+        level = min(due, key=itemgetter(1))[0] if due else first
         self._late_turns = self._late_turns + 1 if late else 0
-        level, _ = oldest if spared else first
         key = self._lanes[level].take(partial(may, level))
         del self._level_of[key]
         return key

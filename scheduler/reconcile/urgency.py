@@ -1,5 +1,6 @@
 """Which units come first: endings and binds, then jobs to be cancelled, then pods that do
 not show their job yet, then new pods, and last the units that only need another message (I15).
+New pods that have waited for a moment take turns with what comes before them.
 
 Without the first words before the new pods, thousands of slow submits would keep every pod
 untold. A pass that comes too early for them costs no request.
@@ -10,12 +11,15 @@ know how urgent it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum, unique
+from types import MappingProxyType
+from typing import Final
 
 from scheduler.core.endings import warned
 from scheduler.facts.claims import recorded_job
 from scheduler.kube.wire import Pod
-from scheduler.reconcile.lanes import TenantLine
+from scheduler.reconcile.lanes import Patience, TenantLine
 from scheduler.state.gangs import Gangs, Pods
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
@@ -30,6 +34,14 @@ class Level(IntEnum):
     WORDS = 2
     NEW = 3
     REST = 4
+
+
+# Slurm needs up to a second to start a job. If new pods had to wait until there is nothing to bind,
+# Slurm would have nothing to start in the meantime, and then nothing could be bound. So they soon
+# take turns with the binds: 1000 pods on real servers were bound at 244 instead of 226 pods/s.
+PATIENCE: Final[Mapping[int, Patience]] = MappingProxyType(
+    {Level.NEW: Patience(seconds=0.3, every=2)}
+)
 
 
 class Urgency:

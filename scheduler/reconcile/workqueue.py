@@ -20,21 +20,20 @@ import asyncio
 import heapq
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.backoff import doubled
 from scheduler.observe.wake import WakeCause
-from scheduler.reconcile.lanes import Lanes, TenantLine
+from scheduler.reconcile.lanes import Lanes, Patience, TenantLine
 
 K = TypeVar("K", bound=Hashable)
 
 # A delay may be shorter than the clock's resolution. Without a minimum, the key would come back at
 # the same moment, find that its time has not come, and be added again, without end.
 _SOONEST_SECONDS: Final = 0.001
-# A key that has waited this long behind more urgent ones starts to get every fourth worker.
-PATIENCE_SECONDS: Final = 5.0
 LONGEST_SECONDS: Final = 60.0
 """The longest delay of `add_rate_limited`."""
 JITTER: Final = 0.25
@@ -76,8 +75,8 @@ class WorkQueue(Generic[K]):
 
     `level` returns a key's lane, each time the key is added; 0 is the most urgent. `line` returns
     the key's line within the lane: lines take turns, and their tenants share the workers. Without
-    `line` there are no turns and no shares. The exponential delay of `add_rate_limited` begins with
-    `first_seconds`.
+    `line` there are no turns and no shares. The levels in `patience` have a patience of their own.
+    The exponential delay of `add_rate_limited` begins with `first_seconds`.
     """
 
     def __init__(
@@ -88,6 +87,7 @@ class WorkQueue(Generic[K]):
         levels: int = 1,
         level: Callable[[K], int] = lambda _key: 0,
         line: Callable[[K], TenantLine] | None = None,
+        patience: Mapping[int, Patience] = MappingProxyType({}),
     ) -> None:
         self._first_seconds = first_seconds
         self._metrics = metrics
@@ -95,7 +95,7 @@ class WorkQueue(Generic[K]):
         self._least_urgent = levels - 1
         self._shares = line is not None
         self._line = line or (lambda _key: TenantLine(None))
-        self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, line=self._line)
+        self._queue = Lanes[K](levels, line=self._line, patience=patience)
         self._dirty: dict[K, float] = {}  # key -> when it was added
         self._processing: dict[K, float] = {}  # key -> when a worker took it
         # Each cause once, in order of arrival: first for the dirty keys, then for those being

@@ -12,7 +12,7 @@ from scheduler.facts.successors import Successors
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.nodes.presence import Presence
-from scheduler.reconcile.urgency import Level, Urgency
+from scheduler.reconcile.urgency import PATIENCE, Level, Urgency
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.news import News
 from scheduler.service.outside import Outside
@@ -36,6 +36,7 @@ class Memory:
             levels=len(Level),
             level=urgency,
             line=urgency.line,
+            patience=PATIENCE,
         )
         self.presence = Presence(binding=self.units.binding, clock=outside.clock)
         self.successors = Successors(metrics=outside.metrics, clock=outside.clock)

@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scheduler.observe.wake import WakeCause
-from scheduler.reconcile.lanes import TenantLine
+from scheduler.reconcile.lanes import USUAL_PATIENCE, Patience, TenantLine
 from scheduler.reconcile.workqueue import (
     JITTER,
     LONGEST_SECONDS,
-    PATIENCE_SECONDS,
     QueueShutDown,
     WorkQueue,
 )
@@ -562,9 +561,34 @@ async def test_less_urgent_keys_do_not_starve() -> None:
     it = Levelled()
     it.add("x", 2)
     it.add("m", 1)
-    await asyncio.sleep(PATIENCE_SECONDS + 1)
+    await asyncio.sleep(USUAL_PATIENCE.seconds + 1)
     it.add("abcd", 0)
     assert await it.order(6) == "mabcxd"
+
+
+async def test_level_with_less_patience_has_its_turns_sooner_and_more_often() -> None:
+    patience = {1: Patience(seconds=0.3, every=2)}
+    queue = WorkQueue[str](levels=3, level=lambda key: int(key[1]), patience=patience)
+    for key in ("a1", "b1", "c1", "d1"):
+        queue.add(key, WakeCause.WATCH)
+    await asyncio.sleep(0.4)
+    for key in ("a0", "b0", "c0", "d0"):
+        queue.add(key, WakeCause.WATCH)
+    assert await taken(queue, 8) == ["a1", "a0", "b1", "b0", "c1", "c0", "d1", "d0"]
+
+
+async def test_level_with_less_patience_leaves_the_usual_turns_to_a_lower_one() -> None:
+    patience = {1: Patience(seconds=0.3, every=2)}
+    queue = WorkQueue[str](levels=3, level=lambda key: int(key[1]), patience=patience)
+    queue.add("a2", WakeCause.WATCH)
+    queue.add("b2", WakeCause.WATCH)
+    await asyncio.sleep(USUAL_PATIENCE.seconds)
+    queue.add("a1", WakeCause.WATCH)
+    queue.add("b1", WakeCause.WATCH)
+    await asyncio.sleep(0.4)
+    for key in ("a0", "b0", "c0", "d0"):
+        queue.add(key, WakeCause.WATCH)
+    assert await taken(queue, 8) == ["a2", "a0", "a1", "b0", "b2", "c0", "b1", "d0"]
 
 
 async def test_causes_of_one_key_are_kept_once_each_in_the_order_they_came() -> None:
