@@ -28,6 +28,8 @@ class Patience(NamedTuple):
     every: int
 
 
+# What is more urgent keeps most workers, however long the others wait. Otherwise pods whose jobs
+# run would wait for their binds, and looks at their jobs would be out of date by then.
 USUAL_PATIENCE: Final = Patience(seconds=5.0, every=4)
 
 
@@ -64,9 +66,8 @@ class Lanes(Generic[K]):
         return len(self._level_of)
 
     def put(self, key: K, level: int, since: float) -> bool:
-        """Put the key into that lane, as the last of its line. A key that waits in a lower
-        lane is moved up, and one that waits in this or a higher lane stays. Returns whether it was
-        put in.
+        """Put the key into that lane, as the last of its line. A key that waits in a lower lane is
+        moved up, and one that waits in this or a higher lane stays. Returns whether it was put in.
         """
         former = self._level_of.get(key)
         if former is not None and former <= level:
@@ -82,9 +83,9 @@ class Lanes(Generic[K]):
         """The highest lane in which a key waits that may be taken; None if there is none."""
         return next((level for level, _ in self._waiting(self._lanes, may)), None)
 
-    def take(self, least_urgent: int, now: float, may: May = _anybody) -> K:
-        """Take the next key from the lane `least_urgent` or a higher one, of a line for
-        which `may` is true. Raises LookupError if there is none.
+    def take(self, least_urgent: int, now: float, may: May = _anybody) -> tuple[K, TenantLine]:
+        """Take the next key from the lane `least_urgent` or a higher one, of a line for which `may`
+        is true. Returns the key and its line. Raises LookupError if there is none.
         """
         waiting = list(self._waiting(self._lanes[: least_urgent + 1], may))
         if not waiting:
@@ -98,9 +99,9 @@ class Lanes(Generic[K]):
         due = [it for it in late if self._late_turns % self._patience[it[0]].every == 0]
         level = min(due, key=itemgetter(1))[0] if due else first
         self._late_turns = self._late_turns + 1 if late else 0
-        key = self._lanes[level].take(partial(may, level))
+        key, line = self._lanes[level].take(partial(may, level))
         del self._level_of[key]
-        return key
+        return key, line
 
     @staticmethod
     def _waiting(lanes: Iterable[_Lane[K]], may: May) -> Iterator[tuple[int, float]]:
@@ -139,9 +140,9 @@ class _Lane(Generic[K]):
         if not self.turns[line]:
             del self.turns[line]
 
-    def take(self, may: Callable[[TenantLine], bool]) -> K:
+    def take(self, may: Callable[[TenantLine], bool]) -> tuple[K, TenantLine]:
         """Take the first key of the next line for which `may` is true; there must be one. That
-        line gets its next turn after all others.
+        line gets its next turn after all others. Returns the key and its line.
         """
         line = next(filter(may, self.turns))
         keys = self.turns.pop(line)
@@ -149,4 +150,4 @@ class _Lane(Generic[K]):
         del self._line_of[key]
         if keys:
             self.turns[line] = keys
-        return key
+        return key, line

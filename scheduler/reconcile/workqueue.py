@@ -94,8 +94,9 @@ class WorkQueue(Generic[K]):
         self._level = level
         self._least_urgent = levels - 1
         self._shares = line is not None
-        self._line = line or (lambda _key: TenantLine(None))
-        self._queue = Lanes[K](levels, line=self._line, patience=patience)
+        self._queue = Lanes[K](
+            levels, line=line or (lambda _key: TenantLine(None)), patience=patience
+        )
         self._dirty: dict[K, float] = {}  # key -> when it was added
         self._processing: dict[K, float] = {}  # key -> when a worker took it
         # Each cause once, in order of arrival: first for the dirty keys, then for those being
@@ -196,16 +197,17 @@ class WorkQueue(Generic[K]):
         QueueShutDown when no key will come any more.
         """
         least_urgent = self._least_urgent if least_urgent is None else least_urgent
-        while (key := self._take(least_urgent)) is None:
+        while (taken := self._take(least_urgent)) is None:
             if self._shut_down:
                 raise QueueShutDown
             await self._wait(least_urgent)
+        key, line = taken
         now = asyncio.get_running_loop().time()
         waited = now - self._dirty.pop(key)
         self._delays.drop(key)  # the pass that begins sees all there is, and sets its own delay
         self._processing[key] = now
         self._causes_of_work[key] = self._causes.pop(key)
-        holder = self._holders[key] = self._line(key).tenant, least_urgent
+        holder = self._holders[key] = line.tenant, least_urgent
         self._held[holder] += 1
         self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
@@ -274,9 +276,9 @@ class WorkQueue(Generic[K]):
         self._idle.clear()
         self._rouse()
 
-    def _take(self, least_urgent: int) -> K | None:
-        """Take the next key for a worker that takes levels up to `least_urgent`; None if there is
-        none for it.
+    def _take(self, least_urgent: int) -> tuple[K, TenantLine] | None:
+        """Take the next key, with its line, for a worker that takes levels up to `least_urgent`;
+        None if there is none for it.
         """
         if self._abandoned or not self._queue:
             return None
