@@ -15,24 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
 import ssl
-import struct
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from groundwork.permit import Permit
+from slurmapi.connection import SlurmConnection
 from slurmapi.errors import SlurmFenced, SlurmInterrupted, SlurmUnreachable
-from slurmapi.http1 import PIECE_BYTES, CutShort, Exchange, Request, Response
+from slurmapi.http1 import CutShort, Exchange, Request, Response
 
 _EXPECTED: Final = "expected http://HOST:PORT, https://HOST:PORT or unix:/PATH"
-# SO_LINGER switched on with zero seconds, and switched off.
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
-_USUAL_LINGER: Final = struct.pack("ii", 0, 0)
-
-IDLE_SECONDS: Final = 10.0
 _SLOW_FACTOR: Final = 8.0
 # One in this many connections is never used for bulk requests: a look at a job whose pod must be
 # evicted should not wait for submits.
@@ -79,10 +73,15 @@ class _Endpoint:
     port: int = 0
     tls: ssl.SSLContext | None = None
 
-    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def open(self) -> SlurmConnection:
+        loop = asyncio.get_running_loop()
         if self.socket is not None:
-            return await asyncio.open_unix_connection(self.socket, limit=PIECE_BYTES)
-        return await asyncio.open_connection(self.host, self.port, ssl=self.tls, limit=PIECE_BYTES)
+            _, connection = await loop.create_unix_connection(SlurmConnection, self.socket)
+        else:
+            _, connection = await loop.create_connection(
+                SlurmConnection, self.host, self.port, ssl=self.tls
+            )
+        return connection
 
     def __str__(self) -> str:
         return self.socket or self.host_header
@@ -116,69 +115,6 @@ def _endpoint(base_url: str) -> _Endpoint:
     )
 
 
-class _Connection:
-    """One open connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self.expiry: asyncio.TimerHandle | None = None
-
-    async def quiet(self) -> bool:
-        """Whether the idle connection is still open and holds no byte that nobody asked for."""
-        try:
-            # This lets the event loop turn once, so that it notices an end of the connection that
-            # has arrived already.
-            async with asyncio.timeout(0):
-                await self._reader.read(1)
-        except TimeoutError:
-            return not self._reader.at_eof() and not self._writer.is_closing()
-        except OSError:
-            return False
-        return False
-
-    async def carry(
-        self, exchange: Exchange, *, sending: float, silence: float
-    ) -> tuple[Response, bool]:
-        """Send the request and read the response. The flag says whether the connection can be used
-        again. Raises CutShort, SlurmGarbled, and TimeoutError, also if the request was not
-        completely sent after `sending` seconds.
-        """
-        try:
-            self._writer.write(exchange.raw)
-            if self._writer.transport.get_write_buffer_size():
-                async with asyncio.timeout(sending):
-                    await self._writer.drain()
-            return await exchange.read(self._reader, silence=silence)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise CutShort(answered=False) from error
-
-    def send_nothing_late(self) -> None:
-        """Make sure that no byte is sent late: until the next `rest`, `drain` waits until the
-        kernel has sent everything, and the kernel drops unsent bytes when the connection or the
-        process ends.
-        """
-        self._writer.transport.set_write_buffer_limits(high=0)
-        self._set_linger(_NO_LINGER)
-
-    def rest(self) -> None:
-        """Note that no request is under way, so an end of the connection may be an ordinary one."""
-        self._set_linger(_USUAL_LINGER)
-
-    def _set_linger(self, value: bytes) -> None:
-        # A transport without a kernel socket buffers nothing there.
-        if (sock := self._writer.get_extra_info("socket")) is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, value)
-
-    def abort(self) -> None:
-        """Close at once, and drop unsent and unread bytes."""
-        if self.expiry is not None:
-            self.expiry.cancel()
-        self._writer.transport.abort()
-
-
 @dataclass(slots=True)
 class _Progress:
     """How far a request has come: `sent` is set before its first byte is written."""
@@ -210,7 +146,7 @@ class HttpTransport:
         self._slots = asyncio.Semaphore(connections)
         self._bulk = asyncio.Semaphore(max(1, connections - max(1, connections // _KEPT_PART)))
         self._permit = permit
-        self._idle: list[_Connection] = []
+        self._idle: list[SlurmConnection] = []
         self._closed = False
 
     async def exchange(self, request: Request) -> Response:
@@ -238,7 +174,7 @@ class HttpTransport:
         """Drop all idle connections; those in use are dropped when their request ends."""
         self._closed = True
         while self._idle:
-            self._idle.pop().abort()
+            self._idle.pop().close()
 
     async def _exchange(self, request: Request, progress: _Progress) -> Response:
         if self._closed:
@@ -255,13 +191,13 @@ class HttpTransport:
         return await self._try_on(await self._opened(), request, progress)
 
     async def _try_on(
-        self, connection: _Connection, request: Request, progress: _Progress
+        self, connection: SlurmConnection, request: Request, progress: _Progress
     ) -> Response:
         """Try once on one connection. Every write goes through here."""
         exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False
         try:
-            sending = self._sending_seconds(request, connection)
+            sending = self._sending_seconds(request)
             progress.sent = True
             response, keep = await connection.carry(
                 exchange, sending=sending, silence=self._deadlines.silence * _patience(request)
@@ -273,7 +209,7 @@ class HttpTransport:
                 connection.abort()
         return response
 
-    def _sending_seconds(self, request: Request, connection: _Connection) -> float:
+    def _sending_seconds(self, request: Request) -> float:
         """Within how many seconds the request must be sent. Raises SlurmFenced if no write is
         permitted, and SlurmUnreachable if it is too late for this one.
         """
@@ -287,25 +223,22 @@ class HttpTransport:
         left = silence if request.send_by is None else request.send_by - _now()
         if left <= 0:
             raise SlurmUnreachable(f"{what}: it had to wait until it was too late to be sent")
-        connection.send_nothing_late()
         return min(permitted, left, silence)
 
-    async def _opened(self) -> _Connection:
+    async def _opened(self) -> SlurmConnection:
         try:
             async with asyncio.timeout(self._deadlines.connect):
-                return _Connection(*await self._endpoint.open())
+                return await self._endpoint.open()
         except (OSError, UnicodeError) as error:
             reason = str(error) or "timed out"
             raise SlurmUnreachable(f"cannot connect to {self._endpoint}: {reason}") from error
 
-    async def _reusable(self) -> _Connection | None:
+    async def _reusable(self) -> SlurmConnection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.expiry is not None:
-                connection.expiry.cancel()
             usable = False
             try:
-                usable = await connection.quiet()
+                usable = await connection.usable()
             finally:
                 if not usable:
                     connection.abort()
@@ -313,12 +246,6 @@ class HttpTransport:
                 return connection
         return None
 
-    def _put_back(self, connection: _Connection) -> None:
+    def _put_back(self, connection: SlurmConnection) -> None:
         connection.rest()
         self._idle.append(connection)
-        loop = asyncio.get_running_loop()
-        connection.expiry = loop.call_later(IDLE_SECONDS, self._expire, connection)
-
-    def _expire(self, connection: _Connection) -> None:
-        self._idle.remove(connection)
-        connection.abort()

@@ -48,7 +48,7 @@ async def read(data: bytes, *, max_body: int = DEFAULT_MAX_BODY) -> float:
     stream.feed_eof()
     began = time.thread_time()
     with suppress(SlurmError, CutShort):
-        await Exchange(request(max_body=max_body), host="peer").read(stream, silence=5)
+        await Exchange(request(max_body=max_body), host="peer").read(stream)
     return time.thread_time() - began
 
 
@@ -95,14 +95,14 @@ async def test_ordinary_head_is_as_large_as_may_be() -> None:
     assert 0.9 * MAX_HEAD_BYTES < len(_ORDINARY) <= MAX_HEAD_BYTES
     stream = asyncio.StreamReader()
     stream.feed_data(_ORDINARY)
-    response, _ = await Exchange(request(), host="peer").read(stream, silence=5)
+    response, _ = await Exchange(request(), host="peer").read(stream)
     assert len(response.headers) == 131
 
 
 async def test_many_small_chunks_let_others_work_in_between() -> None:
     stream = asyncio.StreamReader(limit=2**16)
     stream.feed_data(_CHUNKED + b"1\r\na\r\n" * 10_000 + b"0\r\n\r\n")
-    reading = asyncio.ensure_future(Exchange(request(), host="peer").read(stream, silence=5))
+    reading = asyncio.ensure_future(Exchange(request(), host="peer").read(stream))
     turns = 0
     while not reading.done():
         await asyncio.sleep(0)

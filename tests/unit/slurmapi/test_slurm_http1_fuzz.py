@@ -44,7 +44,7 @@ async def _outcome(pieces: list[bytes]) -> Response | tuple[type[Exception], str
     stream.feed_eof()
     request = Request(method="GET", target="/", headers={}, max_body=_MOST)
     try:
-        response, _ = await Exchange(request, host="peer").read(stream, silence=5)
+        response, _ = await Exchange(request, host="peer").read(stream)
     except (CutShort, SlurmGarbled) as error:
         return type(error), str(error)
     return response

@@ -24,7 +24,7 @@ from slurmapi import (
     SlurmInterrupted,
     SlurmUnreachable,
 )
-from slurmapi.transport import IDLE_SECONDS
+from slurmapi.connection import IDLE_SECONDS
 from tests.support.loop_time import pass_time
 from tests.unit.slurmapi.server import (
     Peer,
@@ -171,14 +171,77 @@ async def test_idle_connections_are_dropped_after_a_while(
 
 @pytest.mark.parametrize("request_", [get(), post(), delete()], ids=["get", "post", "delete"])
 async def test_connection_closed_while_idle_is_not_used(
-    server: Server, transport_of: Make, request_: Request
+    server: Server, transport_of: Make, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on(f"{request_.method} x", other({}))
     transport = transport_of(server.url)
     await transport.exchange(request_)
     await server.drop_idle()
+    pass_time(monkeypatch, IDLE_SECONDS / 2)
     assert (await transport.exchange(request_)).status == 200
     assert len(server.seen) == 2
+
+
+async def test_end_that_has_just_arrived_is_noticed_before_a_request_is_sent(
+    server: Server, transport_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("POST x", other({}))
+    transport = transport_of(server.url)
+    await transport.exchange(post())
+    pass_time(monkeypatch, IDLE_SECONDS / 2)
+    server.shut_idle()  # and the loop does not turn in between
+    assert (await transport.exchange(post())).status == 200
+    assert [seen.connection for seen in server.seen] == [1, 2]
+
+
+async def test_bytes_that_come_after_the_answer_drop_the_connection(transport_of: Make) -> None:
+    served: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(message(200, b"{}"))
+        await asked.wait()
+        writer.write(message(200, b"stale"))
+        await reader.read()
+        writer.close()
+
+    asked = asyncio.Event()
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    transport = transport_of(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    assert (await transport.exchange(get())).body == b"{}"
+    asked.set()
+    for _ in range(10):  # the bytes arrive
+        await asyncio.sleep(0)
+    assert (await transport.exchange(get())).body == b"{}"
+    assert len(served) == 2
+    listener.close()
+
+
+@pytest.mark.parametrize("expires", [False, True], ids=["closed", "expired"])
+async def test_idle_connection_ends_without_a_reset(
+    transport_of: Make, monkeypatch: pytest.MonkeyPatch, *, expires: bool
+) -> None:
+    ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(message(200, b"{}"))
+        try:
+            ended.set_result(await reader.read())
+        except OSError as error:
+            ended.set_exception(error)
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    transport = transport_of(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    await transport.exchange(post())
+    if expires:
+        pass_time(monkeypatch, IDLE_SECONDS)
+    else:
+        transport.close()
+    async with asyncio.timeout(45):
+        assert await ended == b""
+    listener.close()
 
 
 @pytest.mark.parametrize("request_", [get(), delete()], ids=["get", "delete"])
