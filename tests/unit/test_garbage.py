@@ -98,3 +98,11 @@ def test_objects_that_come_and_go_are_hardly_counted() -> None:
             tender.tend()
         assert len(counts) < 2, len(counts)
     """)
+
+
+def test_requests_under_way_are_not_looked_at_each_time() -> None:
+    _runs("""
+        before = gc.get_stats()[0]["collections"]
+        kept = [[number] for number in range(5000)]
+        assert gc.get_stats()[0]["collections"] == before
+    """)
