@@ -30,6 +30,7 @@ from scheduler.core.owner_tag import SINGLE, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.census import Census
 from scheduler.slurm.ended_jobs import Unexplained
+from scheduler.slurm.submit_times import SubmitTimes
 from scheduler.state.said import SaidOnPod
 from scheduler.state.units import Unit, Units
 from slurmapi import Call, Deadlines, SlurmClient, StaticToken
@@ -157,6 +158,11 @@ class _Pods:
         return Unexplained({})
 
 
+async def _no_time() -> float | None:
+    """There is no API server."""
+    return None
+
+
 async def _run(rig: SlurmRig, jobs: int) -> None:
     seen = Seen()
     token = StaticToken(rig.token("root"))
@@ -183,6 +189,7 @@ async def _run(rig: SlurmRig, jobs: int) -> None:
             units=Units(),
             owner=_OURS,
             pods=_Pods(),
+            submit_times=SubmitTimes(_no_time, clock=time.monotonic),
             in_scope=lambda _: True,
             on_change=seen.changed,
             clock=time.monotonic,

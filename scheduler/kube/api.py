@@ -40,6 +40,8 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 # Custom resources take no other patch than a plain merge, which replaces lists.
 _MERGED_BY_KEY = frozenset({OBJECTS[Source.POD_GROUP]})
+# Who asks for the server's time can do without it.
+_CLOCK_SECONDS = 3.0
 _INTERNAL_ERROR = 500
 _NOT_FOUND = 404
 # Limit for the quoted message of the server. It leaves room in the 1024 characters of an Event.
@@ -320,6 +322,13 @@ class KubeApi:
         if not uid:
             raise KubeGarbled("an answer about a Namespace does not hold it")
         return uid
+
+    async def server_time(self) -> float | None:
+        """The API server's time, in seconds since the epoch; None if it does not say. Requested
+        once, and soon given up.
+        """
+        now = await self._session.server_time(timeout=_CLOCK_SECONDS)
+        return None if now is None else now.timestamp()
 
     async def lacks_namespace(self, name: str) -> bool:
         """Whether there is no such Namespace. If we may not read it, it counts as existing: a

@@ -40,6 +40,7 @@ from scheduler.facts.whereabouts import Whereabouts
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.setup import Hooks
+from scheduler.kube.errors import KubeError
 from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.gpu_sharing import GpuSharing
 from scheduler.nodes.layout import Layouts
@@ -55,6 +56,7 @@ from scheduler.slurm.kill_wait import KillWait
 from scheduler.slurm.pulse import Pulse
 from scheduler.slurm.running_looks import RunningLooks
 from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.slurm.submit_times import SubmitTimes
 
 
 class Parts:
@@ -148,11 +150,18 @@ class Parts:
             units=memory.units,
             owner=outside.owner,
             pods=self.whereabouts,
+            submit_times=SubmitTimes(self._kube_time, clock=outside.clock),
             in_scope=lambda namespace: not namespaces or namespace in namespaces,
             on_change=memory.news.counted,
             clock=outside.clock,
             metrics=outside.metrics,
         )
+
+    async def _kube_time(self) -> float | None:
+        try:
+            return await self._outside.kube.server_time()
+        except KubeError:
+            return None
 
     def _pulse(self) -> Pulse:
         outside, settings = self._outside, self._outside.settings

@@ -29,9 +29,10 @@ from scheduler.core.owner_tag import SEVERAL, Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
-from scheduler.slurm.ended_jobs import SKEW_SECONDS, EndedJobs, Unexplained
+from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import laid_out, look, read_job
+from scheduler.slurm.submit_times import SubmitTimes
 from scheduler.state.member import Member, by_uid
 from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
@@ -103,6 +104,7 @@ class Census:
         units: Units,
         owner: Owner,
         pods: KnownPods,
+        submit_times: SubmitTimes,
         in_scope: Callable[[str], bool],
         on_change: Callable[[str], None],
         clock: Callable[[], float],
@@ -112,9 +114,14 @@ class Census:
         self._units = units
         self._owner = owner
         self._pods = pods
+        self._submit_times = submit_times
         self._in_scope = in_scope
         self._ended = EndedJobs(
-            self._job, owner=owner, unexplained=pods.unexplained, adopt=self._adopt_ended
+            self._job,
+            owner=owner,
+            unexplained=pods.unexplained,
+            adopt=self._adopt_ended,
+            submit_times=submit_times,
         )
         self._on_change = on_change
         self._clock = clock
@@ -154,7 +161,7 @@ class Census:
         return self.completed_at is not None or self._reached_before(created)
 
     def _reached_before(self, created: datetime | None) -> bool:
-        return created is not None and self._reached < created.timestamp() - SKEW_SECONDS
+        return created is not None and self._reached < created.timestamp()
 
     async def run(self) -> None:
         """Search for ever; cancel it to stop."""
@@ -173,6 +180,7 @@ class Census:
         began = self._clock()
         self._reached = math.inf
         try:
+            await self._submit_times.compare_clocks()
             states = await self._look_through(began)
             self._completed(began)
             await self._ended.look_through(
@@ -226,7 +234,7 @@ class Census:
                 for job in await asyncio.gather(*map(self._job, some)):
                     if job is not None:
                         await self._found(job, asked_at)
-                        self._reached = min(self._reached, job.submit_time or math.inf)
+                        self._reached = min(self._reached, self._submit_times.latest(job))
                 if looks % _SETTLE_EVERY == 0:
                     self._settle(began, self._reached_before)
                 looks += _AT_ONCE

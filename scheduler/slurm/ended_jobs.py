@@ -17,6 +17,7 @@ from typing import Final
 
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
+from scheduler.slurm.submit_times import SubmitTimes
 from slurmapi import Job
 
 _AT_ONCE: Final = 4
@@ -24,8 +25,6 @@ _AT_ONCE: Final = 4
 _MOST_LOOKS: Final = 5000
 # After this many looks we check whether any pod still needs them.
 _ASK_EVERY: Final = 100
-SKEW_SECONDS: Final = 600.0
-"""An upper bound for the difference between Slurm's clock and the API server's."""
 # The workers look at the pods' claims first. We wait for them this long at most.
 _WEIGH_SECONDS: Final = 30.0
 _WEIGH_AGAIN_SECONDS: Final = 0.5
@@ -51,11 +50,13 @@ class EndedJobs:
         owner: Owner,
         unexplained: Callable[[], Unexplained],
         adopt: Callable[[TaggedJob], None],
+        submit_times: SubmitTimes,
     ) -> None:
         self._read = read
         self._owner = owner
         self._unexplained = unexplained
         self._adopt = adopt
+        self._submit_times = submit_times
         self.done = False
 
     async def look_through(self, job_ids: Iterable[int]) -> None:
@@ -74,7 +75,7 @@ class EndedJobs:
             jobs = [job for job in found if job is not None]
             for job in jobs:
                 self._found(job, pods)
-            if _all_older(jobs, pods):
+            if self._all_older(jobs, pods):
                 break
         self.done = True
 
@@ -91,12 +92,10 @@ class EndedJobs:
         if not pods.keys().isdisjoint(tag.uids):
             self._adopt(job)
 
-
-def _all_older(jobs: Iterable[Job], pods: Mapping[str, datetime | None]) -> bool:
-    """Whether these jobs, and so all with lower ids, were submitted before any of the pods was
-    created.
-    """
-    made = [0.0 if it is None else it.timestamp() for it in pods.values()]
-    oldest = min(made, default=math.inf) - SKEW_SECONDS
-    submitted = [job.submit_time or math.inf for job in jobs]
-    return bool(submitted) and max(submitted) < oldest
+    def _all_older(self, jobs: Iterable[Job], pods: Mapping[str, datetime | None]) -> bool:
+        """Whether these jobs, and so all with lower ids, were submitted before any of the pods was
+        created.
+        """
+        made = [0.0 if it is None else it.timestamp() for it in pods.values()]
+        submitted = [self._submit_times.latest(job) for job in jobs]
+        return bool(submitted) and max(submitted) < min(made, default=math.inf)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
+from pathlib import Path
+
+from scheduler.kube.api import KubeApi
+from scheduler.kube.session import KubeSession
 from tests.contract.kube.client import Body, KubeClient, Namespace, condition, eventually
 from tests.contract.kube.conftest import KubePeer
+from tests.rigs.kube_files import kubeconfig
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -29,6 +36,15 @@ async def test_server_says_that_it_is_ready(kube: KubeClient) -> None:
 async def test_server_says_its_version(kube: KubeClient) -> None:
     answer = await kube.get("/version")
     assert answer.body["gitVersion"].startswith("v1.")
+
+
+async def test_server_says_its_time(kube_peer: KubePeer, tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(kubeconfig(kube_peer.ca, kube_peer.url, kube_peer.token)))
+    async with await KubeSession.open(config, user_agent="test/1") as session:
+        said = await KubeApi(session).server_time()
+    assert said is not None
+    assert abs(said - time.time()) < 10  # one machine, and whole seconds
 
 
 async def test_administrator_may_do_everything(kube: KubeClient) -> None:

@@ -257,6 +257,7 @@ async def submitted(slurm: TinySlurm, count: int) -> None:
 
 
 async def test_new_pod_does_not_wait_for_a_look_at_all_old_jobs_of_others(slurm, kube, service):
+    kube.says_time = False
     crowd(slurm)
     kube.create(UID, created=_LATER)
     await seen(kube)
@@ -283,7 +284,8 @@ async def test_unrecorded_job_of_a_new_pod_is_found_before_the_old_ones(slurm, k
 async def test_pod_that_may_be_older_than_a_job_waits_for_a_look_at_it(
     slurm, kube, service, created
 ):
-    """Five minutes may be the difference of two clocks."""
+    """The API server does not say its time, so five minutes may be the difference of two clocks."""
+    kube.says_time = False
     job_id = slurm.add(admin_comment=tag(), submit_time=int(_LONG_AGO.timestamp()))
     crowd(slurm)
     kube.create(UID, created=created)
@@ -293,6 +295,53 @@ async def test_pod_that_may_be_older_than_a_job_waits_for_a_look_at_it(
     assert slurm.calls["submit"] == 0
     assert live(slurm) > {job_id}
     assert_adopted(service, job_id)
+
+
+@pytest.mark.parametrize("ahead", [-300, 0, 300])
+async def test_clocks_that_differ_hide_no_job_of_a_pod(slurm, kube, service, ahead):
+    slurm.ahead = ahead
+    created = datetime.fromtimestamp(kube.now(), UTC)
+    kube.create(UID, created=created)
+    job_id = slurm.add(admin_comment=tag(), submit_time=slurm.now() + 1)
+    for _ in range(_MANY):
+        slurm.add(submit_time=slurm.now() + 1)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    assert slurm.calls["submit"] == 0
+    assert_adopted(service, job_id)
+
+
+@pytest.mark.parametrize("ahead", [-300, 0, 300])
+async def test_clocks_that_differ_delay_no_pod(slurm, kube, service, ahead):
+    """The jobs are a minute older than the pod by each clock."""
+    slurm.ahead = ahead
+    for _ in range(_MANY):
+        slurm.add(submit_time=slurm.now() - 60)
+    kube.create(UID, created=datetime.fromtimestamp(kube.now(), UTC))
+    await seen(kube)
+    service.start()
+    await submitted(slurm, 1)
+    assert slurm.calls["job"] < _MANY / 10
+
+
+async def test_clock_that_was_set_before_a_start_leaves_one_job(slurm, kube, service):
+    """Slurm's clock was five minutes behind when it noted the submit, and others' jobs hide it."""
+    created = datetime.fromtimestamp(kube.now(), UTC)
+    kube.create(UID, created=created)
+    job_id = slurm.add(admin_comment=tag(), submit_time=slurm.now() - 300, nodes=("n1",))
+    for _ in range(_MANY):
+        slurm.add(submit_time=slurm.now() - 300)
+    others = live(slurm) - {job_id}
+    await seen(kube)
+    service.start()
+    await submitted(slurm, 1)
+    await asyncio.sleep(60)
+    assert len(live(slurm) - others) == 1
+    unit = service.units.get(UID)
+    assert unit is not None
+    assert unit.job is not None
+    assert live(slurm) - others == {unit.job.job_id}
 
 
 async def looks(slurm: TinySlurm, service: Service, *, afresh: bool = False) -> tuple[int, int]:

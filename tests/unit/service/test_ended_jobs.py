@@ -11,6 +11,7 @@ import pytest
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
+from scheduler.slurm.submit_times import SubmitTimes
 from slurmapi import BaseState
 from tests.unit.core.things import KEY, OURS, record
 from tests.unit.core.things import tag as tag_of
@@ -18,6 +19,10 @@ from tests.unit.core.things import tag as tag_of
 pytestmark = pytest.mark.looptime
 RUNS = Unexplained({KEY: None})
 NOBODY = Unexplained({})
+
+
+async def _no_time() -> float | None:
+    return None
 
 
 class Looks:
@@ -39,6 +44,7 @@ class Looks:
             owner=OURS,
             unexplained=unexplained,
             adopt=lambda job: self.adopted.append(job.job_id),
+            submit_times=SubmitTimes(_no_time, clock=asyncio.get_running_loop().time),
         )
 
 

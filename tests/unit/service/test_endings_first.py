@@ -11,7 +11,7 @@ from scheduler.facts.memberships import Memberships
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.reconcile.controller import shifts
 from scheduler.reconcile.urgency import Level, Urgency
-from scheduler.slurm.ended_jobs import SKEW_SECONDS
+from scheduler.slurm.submit_times import MEASURED_SECONDS
 from scheduler.state.gangs import Gangs
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
@@ -113,7 +113,7 @@ async def test_new_pod_does_not_wait_for_the_first_look_at_each_job_that_was_the
     former.start()
     for number in range(OLD_PODS):
         kube.create(f"old-{number}", name=f"old-{number}")
-    await asyncio.sleep(SKEW_SECONDS + 60)
+    await asyncio.sleep(MEASURED_SECONDS + 60)
     assert slurm.calls["submit"] == OLD_PODS
     await former.kill()
     slurm.seconds["job"] = LOOK_SECONDS

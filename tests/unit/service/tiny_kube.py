@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -104,6 +105,9 @@ class TinyKube:
         """What the API server says to "bind" or "patch" for as long as it refuses that."""
         self.on_bind: Callable[[str, str], None] = lambda _uid, _node: None
         self.on_delete: Callable[[str], None] = lambda _uid: None
+        self.says_time = True
+        """Whether the API server's answers have a Date."""
+        self._began = int(time.time())
         self._loop = asyncio.get_running_loop()
         self._unseen: deque[tuple[str, Callable[[], object]]] = deque()
         self._version = 0
@@ -180,6 +184,10 @@ class TinyKube:
         self._annotate(uid, annotations or {})
         return Patched()
 
+    async def server_time(self) -> float | None:
+        await self._call("version", "")
+        return self.now() if self.says_time else None
+
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         await self._call("get", namespace)
         named = (it for it in self.pods.values() if it.metadata.name == name)
@@ -208,6 +216,10 @@ class TinyKube:
             raise self.fail[operation].popleft()
 
     # --- the test's hands
+
+    def now(self) -> int:
+        """By its clock, in seconds of the epoch; it goes on as the event loop's time does."""
+        return self._began + int(self._loop.time())
 
     def list_again(self) -> None:
         """The watch begins anew, with a list."""
