@@ -2,6 +2,7 @@
 
     python -m benchmarks.churn --rate 100 --seconds 600                      # sandbox
     python -m benchmarks.churn --on live --rate 20 --seconds 600             # as root
+    python -m benchmarks.churn --on live --hooks --rate 3 --seconds 60
 
 Pods are created at a constant rate, and each is deleted some seconds later, whether it is bound or
 not. Every ten seconds a line says how many pods have no Node yet, and what the scheduler uses. A
@@ -28,13 +29,14 @@ from typing import Final
 import msgspec
 
 from benchmarks.command import check_folder, say, servers_of, status_of, write_json
-from benchmarks.main_path import observed
+from benchmarks.main_path import hooked, observed
 from benchmarks.main_path.figures import Latency, Stalls
 from benchmarks.main_path.hands import ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import (
     BOUND,
     KUBE_REQUESTS,
     SLURM_REQUESTS,
+    STAGES,
     ObservedScheduler,
     SchedulerFailed,
     Scrape,
@@ -79,10 +81,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One run; times in seconds. `quiet` are the probes before the first pod."""
 
     servers: str
+    hooks: bool
     rate: float
     life: float
     laps: list[Lap]
     created_to_bound: Latency
+    allocated_to_bound: Latency
     quiet: Latency
     probes: Latency
     loop_lag: Latency
@@ -144,6 +148,7 @@ class Run:
         *,
         rate: float,
         life: float,
+        hooks: bool,
         tell: Callable[[str], None],
     ) -> None:
         self._servers = found
@@ -151,6 +156,7 @@ class Run:
         self._scheduler = scheduler
         self._rate = rate
         self._life = life
+        self._hooks = hooks
         self._tell = tell
         self._created: dict[str, float] = {}
 
@@ -174,12 +180,16 @@ class Run:
         if not bound:
             raise self._scheduler.failed("no pod was bound")
         pods = len(self._created)
+        took = [at - self._created[name] for name, at in bound.items()]
+        stages = after.buckets(STAGES, stage="bound")
         return Figures(
             servers=self._servers.name,
+            hooks=self._hooks,
             rate=pods / seconds,
             life=self._life,
             laps=laps,
-            created_to_bound=Latency.of([at - self._created[name] for name, at in bound.items()]),
+            created_to_bound=Latency.of(took),
+            allocated_to_bound=Latency.of_buckets(stages, longest=max(took)),
             quiet=Latency.of(quiet),
             probes=Latency.of(busy),
             loop_lag=after.loop_lag(since=before),
@@ -252,12 +262,16 @@ def _line(lap: Lap) -> str:
 def summary(figures: Figures) -> str:
     """The figures of the whole run, for people."""
     bound, quiet, busy = figures.created_to_bound, figures.quiet, figures.probes
-    lag = figures.loop_lag
+    lag, allocated = figures.loop_lag, figures.allocated_to_bound
+    hooks = ", with hooks" if figures.hooks else ""
     return "\n".join(
         (
-            f"\nchurn: {figures.rate:.1f} pods/s on {figures.servers}, each for {figures.life:g} s",
+            f"\nchurn: {figures.rate:.1f} pods/s on {figures.servers}{hooks}, each for "
+            f"{figures.life:g} s",
             "",
             f"  created to bound: p50 {1000 * bound.p50:.0f} ms, p99 {1000 * bound.p99:.0f} ms",
+            f"  allocated to bound: p50 {1000 * allocated.p50:.0f} ms, "
+            f"p99 {1000 * allocated.p99:.0f} ms",
             f"  health port: p50 {1000 * busy.p50:.1f} ms, p99 {1000 * busy.p99:.1f} ms; before "
             f"the first pod {1000 * quiet.p50:.1f} and {1000 * quiet.p99:.1f} ms",
             f"  event loop late: p50 {1000 * lag.p50:.1f} ms, p99 {1000 * lag.p99:.1f} ms",
@@ -284,13 +298,14 @@ def _work(args: argparse.Namespace) -> None:
 
 async def _run(found: Servers, folder: Path, args: argparse.Namespace) -> Figures:
     namespaces = math.ceil(args.rate / _NAMESPACE_RATE)
-    async with (
-        hands(found, namespaces=namespaces) as both,
-        observed.running(found, folder) as scheduler,
-    ):
-        await scheduler.until_ready()
-        run = Run(found, both, scheduler, rate=args.rate, life=args.life, tell=say)
-        return await run.all(args.seconds)
+    with hooked.hooks(found, folder, on=args.hooks) as flags:
+        async with (
+            hands(found, namespaces=namespaces) as both,
+            observed.running(found, folder, flags=flags) as scheduler,
+        ):
+            await scheduler.until_ready()
+            given = {"rate": args.rate, "life": args.life, "hooks": args.hooks}
+            return await Run(found, both, scheduler, **given, tell=say).all(args.seconds)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -304,11 +319,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--rate", type=float, default=100.0, metavar="N", help="pods a second; default: 100")
     add("--seconds", type=float, default=600.0, metavar="S", help="default: 600")
     add("--life", type=float, default=10.0, metavar="S", help="of each pod; default: 10")
+    add("--hooks", action="store_true", help="with Slurm's hooks; live only")
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     args = parser.parse_args(argv)
     for flag, low, high in (("rate", 0.1, 1000), ("seconds", 5, 86_400), ("life", 1, 3600)):
         if not low <= getattr(args, flag) <= high:
             parser.error(f"--{flag} is {getattr(args, flag):g}: expected {low} to {high}")
+    if args.hooks and args.on != "live":
+        parser.error("--hooks needs --on live: the sandbox's hooks are a model")
     check_folder(parser, "--json", args.json)
     args.release = "26.05"
     # Also if pods take so long to be bound, Slurm is not to be full.

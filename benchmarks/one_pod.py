@@ -17,8 +17,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,23 +27,23 @@ from typing import Final
 import msgspec
 
 from benchmarks.command import check_folder, servers_of, status_of, write_json
-from benchmarks.main_path import observed
+from benchmarks.main_path import hooked, observed
 from benchmarks.main_path.hands import NAMESPACE, ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
 from benchmarks.main_path.servers import NODES, Servers, ServersError
+from scheduler.config.settings import Settings
 from tests.support.history import History
-from tests.support.hooks import hooks_on, secret_file
 from tests.support.kube import Kube, Object
 from tests.support.pods import leaving, node_of
-from tests.support.ports import free_ports
 from tests.support.slurm_rest import SlurmRest, read_token
 
 _POLL_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 120.0
-# After the bind so much time passes until the scancel, and up to a second more, so that it falls
-# at any point of the idle interval.
+# After the bind so much time passes until the scancel, and up to two idle intervals more: it falls
+# at any point of the interval, and at none more often than at others.
 _SETTLE_SECONDS: Final = 1.0
+_IDLE_SECONDS: Final = float(Settings.model_fields["idle_poll_interval"].default)
 # Slurm has just started, so each end is weak evidence: the brake would hold the eleventh pod.
 _NO_BRAKE: Final = "--brake-share=1"
 _ROW: Final = "  {:<30}{:>10}{:>10}"
@@ -144,7 +143,7 @@ class Run:
             slurm = await polling
         finally:
             polling.cancel()
-        await asyncio.sleep(_SETTLE_SECONDS + random.random())
+        await asyncio.sleep(_SETTLE_SECONDS + random.uniform(0.0, 2.0 * _IDLE_SECONDS))
         jobs, cancelled = await self._hands.live_jobs(), time.monotonic()
         await self._hands.cancel(jobs)
         deleted = await self._when(name, "deleted", leaving)
@@ -170,11 +169,11 @@ class Run:
 
 async def _measure(found: Servers, folder: Path, *, rounds: int, hooks: bool) -> Figures:
     poll = SlurmPoll(found)
-    with _flags(found, folder, hooks=hooks) as flags:
+    with hooked.hooks(found, folder, on=hooks) as flags:
         async with (
             hands(found) as hand,
             Kube(found.kube_url, token=found.kube_token, ca=found.kube_ca) as kube,
-            observed.running(found, folder, flags=flags) as scheduler,
+            observed.running(found, folder, flags=(_NO_BRAKE, *flags)) as scheduler,
         ):
             await scheduler.until_ready()
             history = History(kube, NAMESPACE)
@@ -183,21 +182,6 @@ async def _measure(found: Servers, folder: Path, *, rounds: int, hooks: bool) ->
                 await run.course("warm-up")
                 courses = [await run.course(f"one-{number}") for number in range(rounds)]
     return _figures(found, courses, hooks=hooks, apart=poll.apart)
-
-
-@contextmanager
-def _flags(found: Servers, folder: Path, *, hooks: bool) -> Iterator[tuple[str, ...]]:
-    """The scheduler's flags; with `hooks`, those of Slurm ask it within the block."""
-    if not hooks:
-        yield (_NO_BRAKE, "--hooks-api-bind-address=0")
-        return
-    (port,) = free_ports(1)
-    with hooks_on(found, f"http://127.0.0.1:{port}"):
-        yield (
-            _NO_BRAKE,
-            f"--hooks-api-bind-address=127.0.0.1:{port}",
-            f"--hooks-api-token-file={secret_file(folder)}",
-        )
 
 
 def _figures(found: Servers, courses: list[Course], *, hooks: bool, apart: list[float]) -> Figures:

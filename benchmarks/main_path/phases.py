@@ -25,10 +25,12 @@ from benchmarks.main_path.figures import (
     Waiting,
 )
 from benchmarks.main_path.hands import NAMESPACE, Hands, hands
+from benchmarks.main_path.hooked import hooks
 from benchmarks.main_path.observed import (
     BOUND,
     KUBE_REQUESTS,
     SLURM_REQUESTS,
+    STAGES,
     SUBMITTED,
     ObservedScheduler,
     Scrape,
@@ -36,12 +38,9 @@ from benchmarks.main_path.observed import (
 from benchmarks.main_path.servers import Servers
 from benchmarks.main_path.usage import cpu_seconds_below
 from benchmarks.main_path.watched import watched
-from tests.support.hooks import hooks_on, secret_file
 from tests.support.pods import node_of
-from tests.support.ports import free_ports
 from tests.support.slurm_rest import read_token
 
-_STAGES: Final = "slurm_pod_scheduler_stage_seconds"
 _SETTLE_SECONDS: Final = 3.0
 
 
@@ -114,12 +113,7 @@ class Run:
 
     async def _guarded(self) -> SchedulerBurst:
         """A burst with the guard: PrologSlurmctld of each job asks before its pod is bound."""
-        (port,) = free_ports(1)
-        flags = (
-            f"--hooks-api-bind-address=127.0.0.1:{port}",
-            f"--hooks-api-token-file={secret_file(self._folder)}",
-        )
-        with hooks_on(self._servers, f"http://127.0.0.1:{port}"):
+        with hooks(self._servers, self._folder, on=True) as flags:
             return await self._scheduler(*flags)
 
     async def _scheduler(self, *flags: str) -> SchedulerBurst:
@@ -277,7 +271,7 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[
 
 
 def _allocated_to_bound(scrape: Scrape, *, longest: float) -> Latency:
-    return Latency.of_buckets(scrape.buckets(_STAGES, stage="bound"), longest=longest)
+    return Latency.of_buckets(scrape.buckets(STAGES, stage="bound"), longest=longest)
 
 
 def _bare_burst(outcome: bare.Outcome, *, servers: dict[str, float], ran_at: float) -> Burst:
