@@ -66,9 +66,20 @@ class CallerLimits:
 CALLER_LIMITS: Final = CallerLimits(LONGEST_WAIT_SECONDS, MOST_WAITS, BODY_SECONDS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNews:
+    """What hooks say about the job with an id: `begins` if Slurm has given it nodes and asks the
+    guard, `answered` if the guard's answer is on its way, `changed` if it has ended, for instance.
+    """
+
+    begins: Callable[[int], None]
+    answered: Callable[[int], None]
+    changed: Callable[[int], None]
+
+
 class HooksApi:
-    """The routes. `hinted` gets the id of a job that has changed, and `beat` is called with each
-    question to the guard. `waits_on` gets the connection of an authenticated caller who waits for
+    """The routes. `news` is what hooks say about jobs, and `beat` is called with each question to
+    the guard. `waits_on` gets the connection of an authenticated caller who waits for
     an answer.
 
     While another process leads (`leads` is false), this process still answers the guard, because
@@ -82,7 +93,7 @@ class HooksApi:
         guard: Guard,
         *,
         secrets: Secrets,
-        hinted: Callable[[int], None],
+        news: JobNews,
         beat: Callable[[], None],
         leads: Callable[[], bool],
         waits_on: Callable[[object], None],
@@ -92,7 +103,7 @@ class HooksApi:
     ) -> None:
         self._guard = guard
         self._secrets = secrets
-        self._hinted = hinted
+        self._news = news
         self._beat = beat
         self._leads = leads
         self._waits_on = waits_on
@@ -133,13 +144,13 @@ class HooksApi:
         job_id, nodes = _job_id(fields), _nodes(fields)
         seconds = self._seconds(fields)
         self._beat()
-        self._hinted(job_id)
+        self._news.begins(job_id)
         try:
             return await self._waited(
                 request, "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
             )
         finally:
-            self._hinted(job_id)  # the hook returns now, and then the job is no longer CONFIGURING
+            self._news.answered(job_id)
 
     async def _ask_gone(self, request: web.Request) -> web.Response:
         unit = request.match_info["unit"]
@@ -166,7 +177,7 @@ class HooksApi:
         job_id = _job_id(fields)
         if not self._leads():
             return _not_the_leader()
-        self._hinted(job_id)
+        self._news.changed(job_id)
         return _said(202, "heard")
 
     async def _admit(self, request: web.Request, *, unit: str | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.hooks.api import CALLER_LIMITS, HooksApi
+from scheduler.hooks.api import CALLER_LIMITS, HooksApi, JobNews
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.hooks.job_states import FreshStates
@@ -26,8 +26,8 @@ from scheduler.observe.metrics import Metrics
 
 class Hooks:
     """Everything behind `--hooks-api-bind-address`. Without a secret it does not listen. `fresh`
-    are the states that the guard asks for. `hinted` gets the id of a job that has changed. `prolog`
-    returns Slurm's PrologSlurmctld; None if it is not known.
+    are the states that the guard asks for. `news` is what hooks say about jobs. `prolog` returns
+    Slurm's PrologSlurmctld; None if it is not known.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Hooks:
         guard: Guard,
         *,
         fresh: FreshStates,
-        hinted: Callable[[int], None],
+        news: JobNews,
         leads: Callable[[], bool],
         prolog: Callable[[], str | None],
         metrics: Metrics,
@@ -54,7 +54,7 @@ class Hooks:
         )
         self._guard = guard
         self._fresh = fresh
-        self._hinted = hinted
+        self._news = news
         self._leads = leads
         self._metrics = metrics
         self._clock = clock
@@ -78,7 +78,7 @@ class Hooks:
         api = HooksApi(
             self._guard,
             secrets=self._secrets,
-            hinted=self._hinted,
+            news=self._news,
             beat=self.heartbeat.beat,
             leads=self._leads,
             waits_on=self._listener.know,

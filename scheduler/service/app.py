@@ -207,6 +207,7 @@ class App:
             "grace times": self._guard("grace times", _after(self._parts.grace_times.run, elected)),
             "recorder": _after(self._record_events, elected),
             "hooks": self._guard("hooks", self._parts.hooks.run()),
+            "starts": self._guard("starts", self._parts.starts.run()),
             "kill wait": self._guard("kill wait", self._parts.kill_wait.run()),
             "handover guard": self._guard(
                 "handover guard", self._parts.hooks.heartbeat.follow(self._memory.news.guard_known)

@@ -37,6 +37,7 @@ from scheduler.facts.template_sizes import TemplateSizes
 from scheduler.facts.tenures import Tenures
 from scheduler.facts.unit_jobs import UnitJobs
 from scheduler.facts.whereabouts import Whereabouts
+from scheduler.hooks.api import JobNews
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.setup import Hooks
@@ -56,7 +57,9 @@ from scheduler.slurm.kill_wait import KillWait
 from scheduler.slurm.pulse import Pulse
 from scheduler.slurm.running_looks import RunningLooks
 from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.slurm.starts import Starts
 from scheduler.slurm.submit_times import SubmitTimes
+from slurmapi import JobState
 
 
 class Parts:
@@ -72,6 +75,7 @@ class Parts:
         self.census = self._census()
         self.grace_times = GraceTimes(outside.slurm)
         self.pulse = self._pulse()
+        self.starts = self._starts()
         self.slurmctld = Slurmctld(
             outside.slurm,
             failed_at=lambda: self.pulse.failed_at,
@@ -249,7 +253,7 @@ class Parts:
 
     def _hooks(self) -> Hooks:
         outside, memory = self._outside, self._memory
-        fresh = FreshStates(partial(self.pulse.look_now, cause=WakeCause.HOOK))
+        fresh = FreshStates(self._evidence)
         guard = Guard(
             outside.slurm,
             units=memory.units,
@@ -267,11 +271,30 @@ class Parts:
             outside.settings,
             guard,
             fresh=fresh,
-            hinted=self.pulse.hint,
+            news=JobNews(
+                begins=self.starts.begins,
+                answered=self.starts.answered,
+                changed=self.pulse.hint,
+            ),
             leads=outside.leads,
             prolog=lambda: self.slurmctld.prolog,
             metrics=outside.metrics,
             clock=outside.clock,
+        )
+
+    async def _evidence(self, job_ids: list[int]) -> Mapping[int, JobState]:
+        """The present states of these jobs, which the guard asks for."""
+        asked = self.starts.with_starting(job_ids)
+        return await self.pulse.look_now(asked, cause=WakeCause.HOOK)
+
+    def _starts(self) -> Starts:
+        return Starts(
+            self._memory.units,
+            look_now=partial(self.pulse.look_now, cause=WakeCause.HOOK),
+            pace=self.pulse.pace,
+            allocated=self.pulse.allocated,
+            leads=self._outside.leads,
+            clock=self._outside.clock,
         )
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:

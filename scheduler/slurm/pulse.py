@@ -91,7 +91,7 @@ class Pulse:
         self._units = units
         self._on_change = on_change
         self._clock = clock
-        self._pace = PulsePace(
+        self.pace = PulsePace(
             units, leads=leads, clock=clock, fast_seconds=fast_seconds, idle_seconds=idle_seconds
         )
         self._metrics = metrics
@@ -120,14 +120,23 @@ class Pulse:
 
     def hint(self, job_id: int) -> None:
         """Slurm's hooks say that this job has changed, so have the next pulse come at once, within
-        its budget. Ignored if the job is not known to be ours: anybody may claim any number.
+        its budget. Ignored if the job is not known to be ours: anybody may claim any number. The
+        end of a job that we have cancelled is no news either.
         """
         if not self._leads():
             return
         for unit in self._units.by_job(job_id):
-            if unit.job is not None and not unit.job.claimed:
-                unit.job.hinted_at = self._clock()
+            job = unit.job
+            if job is not None and not job.claimed and job.cancelled_at is None:
                 self._hasten(PulseHurry.HINTED)
+
+    def allocated(self, job: Placeholder) -> None:
+        """Note that Slurm has given nodes to this job, unless that is known."""
+        if job.allocated_at:
+            return
+        job.allocated_at = self._clock()
+        if job.submitted_at:
+            self._metrics.stages["allocated"].observe(job.allocated_at - job.submitted_at)
 
     def _hasten(self, hurry: PulseHurry) -> None:
         """Have the next pulse come sooner. What adds nothing wakes nobody: when thousands of jobs
@@ -150,7 +159,7 @@ class Pulse:
             claimed = {job_id for job_id in job_ids if self._claimed(job_id)}
             known = [job_id for job_id in job_ids if job_id not in claimed]
             asked = self._clock()
-            self._pace.spend(math.ceil(len(known) / CHUNK))
+            self.pace.spend(math.ceil(len(known) / CHUNK))
             states = await self._client.job_states(known) if known else {}
             # If there are several requests, the first answer may be outdated when the last one is
             # sent.
@@ -173,7 +182,7 @@ class Pulse:
             if not left:
                 return found
             asked, sent = left.pop(), self._clock()
-            self._pace.spend()
+            self.pace.spend()
             try:
                 states = await self._client.job_states(asked)
             except SlurmRefused as error:
@@ -209,7 +218,7 @@ class Pulse:
         """Wait until the next pulse is due. What happens meanwhile may make it due sooner."""
         ended = self._clock()
         while True:
-            seconds = self._pace.seconds(took, failures=self._failures, hurry=self._hurry)
+            seconds = self.pace.seconds(took, failures=self._failures, hurry=self._hurry)
             left = max(ended + seconds - self._clock(), 0.0)
             self._due_at = self._clock() + left
             self._metrics.polls_every(seconds)
@@ -305,14 +314,15 @@ class Pulse:
             self._on_change(unit.key, self._asked_for)
 
     def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
+        ran = job.state is not None and job.state.base is BaseState.RUNNING
+        starts = state.base is BaseState.RUNNING and not ran
         job.enter(state, at=self._clock())
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
-        if state.base is BaseState.RUNNING and not job.allocated_at:
-            job.allocated_at = self._clock()
+        if starts:
             if job.submitted_at:
-                seconds = job.allocated_at - job.submitted_at
-                self._metrics.stages["allocated"].observe(seconds)
+                self.pace.hooks_tell = bool(job.allocated_at)
+            self.allocated(job)
         self._on_change(unit.key, self._asked_for)
 
     async def _looks(self) -> None:

@@ -77,11 +77,23 @@ class PulsePace:
         self._idle = idle_seconds
         self._saved = 0.0
         self._saved_at = -math.inf
+        self.hooks_tell = False
+        """Whether Slurm's hooks have told the last start, so that no pulse must look for the next.
+        """
 
     def spend(self, requests: int = 1) -> None:
         """Note that Slurm is asked now, by this many requests."""
-        self._saved = max(self._savings() - requests, 0.0)
+        self._saved = max(self.saved() - requests, 0.0)
         self._saved_at = self._clock()
+
+    def saved(self) -> float:
+        """How many requests that were not made may be made now."""
+        since = (self._clock() - self._saved_at) * REQUESTS_PER_SECOND
+        return min(self._saved + since, SAVED_REQUESTS)
+
+    def may_ask(self) -> bool:
+        """Whether a request may be made now that nobody needs at once."""
+        return self.saved() >= 1
 
     def seconds(self, took: float, *, failures: int, hurry: PulseHurry) -> float:
         """The time from the end of a pulse, which `took` some seconds, to the next. `failures` is
@@ -98,15 +110,21 @@ class PulsePace:
         return min(slowest, quick, _LONGEST_SECONDS)
 
     def _waits(self) -> bool:
-        return self._leads() and any(it.waiting and it.job is not None for it in self._units)
+        if not self._leads() or self.hooks_tell:
+            return False
+        return any(it.waiting and it.job is not None for it in self._units)
 
     def _quick_seconds(self, count: int, hurry: PulseHurry) -> float:
         """The interval of quick pulses; infinite if there is no reason for them."""
-        saved, now = self._savings(), self._clock()
+        saved, now = self.saved(), self._clock()
         if not self._leads() or count > _FEW_JOBS or saved < 1:
             return math.inf
+        if hurry is PulseHurry.HINTED:
+            return self._fast / _MOST_OFTEN
+        if self.hooks_tell:
+            return math.inf
         jobs = tuple(self._own_jobs())
-        if hurry is PulseHurry.HINTED or any(_is_made_ready(job, now) for job in jobs):
+        if any(_is_made_ready(job, now) for job in jobs):
             return self._fast / _MOST_OFTEN
         if saved > _KEPT_FOR_STARTS and any(_is_young(job, now) for job in jobs):
             return self._fast / _OFTEN_WHILE_YOUNG
@@ -119,10 +137,6 @@ class PulsePace:
                 if unit.job is not None and not unit.job.claimed:
                     yield unit.job
 
-    def _savings(self) -> float:
-        saved = (self._clock() - self._saved_at) * REQUESTS_PER_SECOND
-        return min(self._saved + saved, SAVED_REQUESTS)
-
 
 def _is_young(job: Placeholder, now: float) -> bool:
     """Whether it was submitted a moment ago, and may start any time."""
@@ -131,8 +145,8 @@ def _is_young(job: Placeholder, now: float) -> bool:
 
 
 def _is_made_ready(job: Placeholder, now: float) -> bool:
-    """Whether PrologSlurmctld still runs, and will return soon: the job was allocated a moment ago,
-    or the hook was heard a moment ago.
+    """Whether PrologSlurmctld still runs, and will return soon: the job was allocated a moment
+    ago.
     """
     waits = job.state is not None and job.state.configuring
-    return waits and now < max(job.allocated_at, job.hinted_at) + _MADE_READY_SECONDS
+    return waits and now < job.allocated_at + _MADE_READY_SECONDS

@@ -83,8 +83,6 @@ class Placeholder:
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
     """When the last request whose answer showed its state was sent."""
-    hinted_at: float = float("-inf")
-    """When Slurm's hooks last said that it has changed."""
     runs_from: float | None = None
     """Since when the job is known to run. What earlier answers say about other jobs may be
     outdated. If one answer shows this job and another one, this is when the request for that answer

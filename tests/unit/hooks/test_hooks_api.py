@@ -22,6 +22,7 @@ from scheduler.hooks.api import (
     MOST_WAITS_OF_A_UNIT,
     CallerLimits,
     HooksApi,
+    JobNews,
 )
 from scheduler.hooks.pem import Certificate
 from scheduler.listen.listener import (
@@ -51,12 +52,18 @@ class Served:
         self.scene = scene
         self.listener = listener
         self.hinted: list[int] = []
+        self.begun: list[int] = []
+        self.answered: list[int] = []
         self.beats: list[int] = []
         self.leads = True
         self.api = HooksApi(
             scene.guard,
             secrets=secrets,
-            hinted=self.hinted.append,
+            news=JobNews(
+                begins=self.begun.append,
+                answered=self.answered.append,
+                changed=self.hinted.append,
+            ),
             beat=lambda: self.beats.append(1),
             leads=lambda: self.leads,
             waits_on=listener.know,
@@ -117,7 +124,7 @@ async def served(scene, secrets, limits, stranger_seconds) -> AsyncIterator[Serv
 
 async def test_free_node(served):
     assert await served.post("/v1/guard", job=7, nodes="n[1-2],m3") == (200, "free\n")
-    assert served.hinted == [7, 7], "when the hook asks, and when it returns"
+    assert (served.begun, served.answered, served.hinted) == ([7], [7], [])
     assert len(served.beats) == 1
 
 
@@ -192,7 +199,7 @@ async def test_strangers_are_refused(served, headers):
     for path in ("/v1/guard", "/v1/hints", "/v1/units/a/gone"):
         status, text = await served.post(path, headers=headers, job=7, nodes="n1", event="ended")
         assert (status, text) == (401, "Unauthorized\n")
-    assert not served.hinted
+    assert not (served.hinted or served.begun or served.answered)
 
 
 @pytest.mark.parametrize(

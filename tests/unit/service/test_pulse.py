@@ -295,16 +295,16 @@ async def test_hint_that_comes_while_an_answer_is_on_its_way_has_slurm_asked_aga
         assert slurm.calls["states"] == 2
 
 
-async def test_hint_that_a_hook_returns_shows_when_a_node_is_ready(slurm, pulsed):
-    unit = pulsed.add()
-    slurm.start(unit.job.job_id, "CONFIGURING")
+async def test_end_of_a_job_that_we_have_cancelled_is_no_news(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
+    slurm.start(unit.job.job_id)
     async with pulsed.running():
-        await asyncio.sleep(10)
+        await asyncio.sleep(0.5)
+        before = requests(slurm)
+        unit.job.was_cancelled(asyncio.get_running_loop().time())
         pulsed.pulse.hint(unit.job.job_id)
-        await asyncio.sleep(0.03)
-        slurm.change(unit.job.job_id, BaseState.RUNNING)
-        await asyncio.sleep(0.02)
-        assert unit.job.state == JobState(BaseState.RUNNING)
+        await asyncio.sleep(0.1)
+        assert requests(slurm) == before
 
 
 @pytest.mark.parametrize("claimed", [True, False], ids=["only claimed", "unknown"])

@@ -123,6 +123,7 @@ class Service:
         caches = known.caches(doubt_pods=kube.list_again, mapped=_mapped)
         self.parts = parts = Parts(outside, self.memory, caches)
         self.canceller, self.pulse, self.census = parts.canceller, parts.pulse, parts.census
+        self.starts = parts.starts
         self.slurmctld, self.brake, self.modes = parts.slurmctld, parts.brake, parts.modes
         self.gatherer, self.teller, self.executor = parts.gatherer, parts.teller, parts.executor
         self.reader, self.places, self.newcomers = parts.reader, parts.places, parts.newcomers
@@ -158,6 +159,7 @@ class Service:
             self._pod_changed(pod.metadata.uid)
         parts = (
             self.pulse.run(),
+            self.starts.run(),
             self.census.run(),
             self.canceller.run(),
             self.slurm_nodes.run(),
