@@ -79,8 +79,7 @@ class JobNews:
 
 class HooksApi:
     """The routes. `news` is what hooks say about jobs, and `beat` is called with each question to
-    the guard. `waits_on` gets the connection of an authenticated caller who waits for
-    an answer.
+    the guard. `waits_on` gets the connection of an authenticated caller who waits for an answer.
 
     While another process leads (`leads` is false), this process still answers the guard, because
     that needs only knowledge of the pods. A hint would be lost here, and a placeholder's
