@@ -241,7 +241,7 @@ class KubeSession:
         """The API server's time of day, in whole seconds; None if its answer does not say. Any user
         may read the path that is requested. Raises KubeError.
         """
-        with self._observed("version"), _translated():
+        with self._observed(operation="version"), _translated():
             async with asyncio.timeout(None) as deadline:
                 response = await self._answer(
                     "GET",

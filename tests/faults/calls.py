@@ -100,6 +100,7 @@ _KUBE_CALLS: Final = (
     _kube("get_pod", "GET", _POD, Reads.ONE),
     _kube("get_group", "GET", _GROUP, Reads.ONE),
     _kube("list_apis", "GET", "/apis", Reads.ONE),
+    _kube("version", "GET", "/version", Reads.ONE),
     _kube("bind", "POST", f"{_POD}/binding"),
     _kube("patch_pod_status", "PATCH", f"{_POD}/status"),
     _kube("patch_group_status", "PATCH", f"{_GROUP}/status"),
