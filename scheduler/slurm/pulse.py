@@ -125,10 +125,8 @@ class Pulse:
         """
         if not self._leads():
             return
-        for unit in self._units.by_job(job_id):
-            job = unit.job
-            if job is not None and not job.claimed and job.cancelled_at is None:
-                self._hasten(PulseHurry.HINTED)
+        if any(job.cancelled_at is None for job in self._units.own_jobs(job_id)):
+            self._hasten(PulseHurry.HINTED)
 
     def allocated(self, job: Placeholder) -> None:
         """Note that Slurm has given nodes to this job, unless that is known."""

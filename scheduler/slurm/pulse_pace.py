@@ -117,7 +117,7 @@ class PulsePace:
     def _quick_seconds(self, count: int, hurry: PulseHurry) -> float:
         """The interval of quick pulses; infinite if there is no reason for them."""
         saved, now = self.saved(), self._clock()
-        if not self._leads() or count > _FEW_JOBS or saved < 1:
+        if not self._leads() or count > _FEW_JOBS or not self.may_ask():
             return math.inf
         if hurry is PulseHurry.HINTED:
             return self._fast / _MOST_OFTEN
@@ -131,11 +131,9 @@ class PulsePace:
         return math.inf
 
     def _own_jobs(self) -> Iterator[Placeholder]:
-        """The jobs that we have submitted, or found to be ours. Anybody may claim others."""
+        """All jobs that we have submitted, or found to be ours."""
         for job_id in self._units.job_ids():
-            for unit in self._units.by_job(job_id):
-                if unit.job is not None and not unit.job.claimed:
-                    yield unit.job
+            yield from self._units.own_jobs(job_id)
 
 
 def _is_young(job: Placeholder, now: float) -> bool:

@@ -81,7 +81,7 @@ class Starts:
             self._news.set()
 
     def _note_allocated(self, job_id: int) -> bool:
-        jobs = self._ours(job_id)
+        jobs = self._units.own_jobs(job_id)
         for job in jobs:
             self._allocated(job)
         return bool(jobs)
@@ -123,7 +123,6 @@ class Starts:
             log.debug("starting jobs cannot be asked about", error=str(error))
             self._answered.clear()
         self._took = self._clock() - began
-        self._forget()
 
     def _forget(self) -> None:
         """Forget the jobs that need no request any more."""
@@ -131,7 +130,7 @@ class Starts:
         self._answered = {
             job_id: at
             for job_id, at in self._answered.items()
-            if now - at < _GIVE_UP_SECONDS and any(map(_may_start, self._ours(job_id)))
+            if now - at < _GIVE_UP_SECONDS and any(map(_may_start, self._units.own_jobs(job_id)))
         }
 
     def _to_ask(self) -> list[int]:
@@ -140,11 +139,6 @@ class Starts:
         """
         beside = (it for it in self._beside if self._units.by_job(it))
         return sorted({*self._answered, *beside})
-
-    def _ours(self, job_id: int) -> list[Placeholder]:
-        """The job, if we have submitted it or found it to be ours."""
-        jobs = (unit.job for unit in self._units.by_job(job_id))
-        return [it for it in jobs if it is not None and not it.claimed]
 
 
 def _may_start(job: Placeholder) -> bool:

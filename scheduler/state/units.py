@@ -439,6 +439,13 @@ class Units:
         """The units that hold or claim this job. If there are several, at most one is right."""
         return tuple(map(self._units.__getitem__, self._by_job.get(job_id, ())))
 
+    def own_jobs(self, job_id: int) -> list[Placeholder]:
+        """The placeholder with this id, if we have submitted it or found it to be ours. Anybody may
+        claim others.
+        """
+        jobs = (unit.job for unit in self.by_job(job_id))
+        return [it for it in jobs if it is not None and not it.claimed]
+
     def job_ids(self) -> list[int]:
         """The ids of all placeholders."""
         return list(self._by_job)
