@@ -28,7 +28,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.command import check_folder, say, servers_of, status_of, write_json
+from benchmarks.command import check_folder, check_hooks, say, servers_of, status_of, write_json
 from benchmarks.main_path import hooked, observed
 from benchmarks.main_path.figures import Latency, Stalls
 from benchmarks.main_path.hands import ClearingFailed, Hands, hands
@@ -325,8 +325,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     for flag, low, high in (("rate", 0.1, 1000), ("seconds", 5, 86_400), ("life", 1, 3600)):
         if not low <= getattr(args, flag) <= high:
             parser.error(f"--{flag} is {getattr(args, flag):g}: expected {low} to {high}")
-    if args.hooks and args.on != "live":
-        parser.error("--hooks needs --on live: the sandbox's hooks are a model")
+    if args.hooks:
+        check_hooks(parser, "--hooks", args)
     check_folder(parser, "--json", args.json)
     args.release = "26.05"
     # Also if pods take so long to be bound, Slurm is not to be full.

@@ -40,6 +40,12 @@ def check_folder(parser: argparse.ArgumentParser, flag: str, path: Path | None) 
         parser.error(f"{flag} is {path}: there is no directory {path.parent}")
 
 
+def check_hooks(parser: argparse.ArgumentParser, flag: str, args: argparse.Namespace) -> None:
+    """End with status 2 if `flag`, which is given, asks for hooks that `--on` does not have."""
+    if args.on != "live":
+        parser.error(f"{flag} needs --on live: the sandbox's hooks are a model")
+
+
 def write_json(figures: Any, path: Path | None) -> None:
     """Write the figures there, if a path is given."""
     if path is not None:

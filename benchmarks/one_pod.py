@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.command import check_folder, servers_of, status_of, write_json
+from benchmarks.command import check_folder, check_hooks, servers_of, status_of, write_json
 from benchmarks.main_path import hooked, observed
 from benchmarks.main_path.hands import NAMESPACE, ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
@@ -242,8 +242,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not 1 <= args.rounds <= 1000:
         parser.error(f"--rounds is {args.rounds}: expected 1 to 1000")
-    if args.hooks and args.on != "live":
-        parser.error("--hooks needs --on live: the sandbox's hooks are a model")
+    if args.hooks:
+        check_hooks(parser, "--hooks", args)
     check_folder(parser, "--json", args.json)
     return args
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.command import check_folder, say, servers_of, status_of, write_json
+from benchmarks.command import check_folder, check_hooks, say, servers_of, status_of, write_json
 from benchmarks.main_path import report
 from benchmarks.main_path.figures import Figures
 from benchmarks.main_path.hands import ClearingFailed
@@ -78,8 +78,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.nodes is not None and args.on == "live":
         parser.error(f"--nodes is {args.nodes}: the live rig has {NODES[args.release]} nodes")
-    if args.guard and args.on != "live":
-        parser.error("--guard needs --on live: the sandbox's hooks are a model")
+    if args.guard:
+        check_hooks(parser, "--guard", args)
     if args.nodes is None:
         args.nodes = NODES[args.release]
     if args.watch_seconds is None:
