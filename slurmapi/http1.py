@@ -2,10 +2,10 @@
 
 The socket is in `connection.py`, and which connection is used for what in `transport.py`.
 
-h11 parses. This module adds what h11 leaves to its user: reading and waiting, and limits for what a
-peer can make this process store and compute. slurmrestd 26.05.5 answers every failed request with
-two responses on one connection (measured): only the first is read, and the bytes after it make the
-connection unusable for another request.
+httptools parses heads and chunks. This module adds what httptools leaves to its user: reading and
+waiting, and limits for what a peer can make this process store and compute. slurmrestd 26.05.5
+answers every failed request with two responses on one connection (measured): only the first is
+read, and the bytes after it make the connection unusable for another request.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Final, Protocol
 
-import h11
+from httptools import HttpParserCallbackError, HttpParserError, HttpResponseParser
 
 from slurmapi.errors import SlurmGarbled, SlurmUnreadable
 
@@ -26,18 +27,21 @@ DEFAULT_MAX_BODY: Final = 1024 * 1024
 MAX_HEAD_BYTES: Final = 8 * 1024
 # The most that is read from a stream at a time.
 PIECE_BYTES: Final = 64 * 1024
-# After the head, h11 searches for the end of a line (the size of a chunk, or the trailer) in at
-# most this many bytes plus one slice. Its pattern for a header field takes time that grows with the
-# square of a run of blanks: 3 ms for 1 KiB (measured).
-_MAX_LINE_BYTES: Final = 512
-_SLICE_BYTES: Final = 512
 # A chunk may have one byte of body and six around it, or more.
 _MOST_WIRE_PER_BODY: Final = 8
+# A chunk may have an extension, and the last one is followed by a trailer. httptools keeps a field
+# of the trailer until its end.
+_MOST_BETWEEN_CHUNKS: Final = 4 * 1024
+# So many bytes of chunks with one byte each take 0.06 ms (measured).
+_SLICE_BYTES: Final = 4 * 1024
 # "100 Continue" and other interim responses, none of which we ask for.
 _MOST_INTERIM: Final = 4
 _END_OF_HEAD: Final = b"\r\n\r\n"
-# A head must not contain any of these, and without them h11's patterns never backtrack.
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n")
+_WITHOUT_BODY: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+_METHOD: Final = re.compile(r"[A-Z]+")
+_TARGET: Final = re.compile(r"[!-~]+")
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"(?:[!-~](?:[ !-~]*[!-~])?)?")
 # A proxy may ask for a day. A caller that has to wait longer than this does so in several pauses.
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
@@ -103,16 +107,64 @@ class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an
         self.answered = answered
 
 
+class _Reader:
+    """What httptools calls while it parses a head, and then the chunks after it."""
+
+    def __init__(self, max_body: int) -> None:
+        self._max_body = max_body
+        self._in_head = True
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+        self.complete = False
+        self.surplus = False
+        self.parser = HttpResponseParser(self)
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Parse the next bytes. Raises SlurmGarbled."""
+        try:
+            self.parser.feed_data(data)
+        except HttpParserCallbackError as error:
+            raise error.__context__ or error from None
+        except HttpParserError as error:
+            if not self.complete:
+                raise SlurmGarbled(f"no HTTP/1.1: {str(error)[:80]}") from None
+            self.surplus = True
+
+    def on_message_begin(self) -> None:
+        """A response has begun. Only the first is read."""
+        self.surplus = self.complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a field of the head, but not one of a trailer."""
+        if self._in_head:
+            key, text = name.decode("ascii").lower(), value.decode("latin-1")
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        """The head has ended."""
+        self._in_head = False
+
+    def on_body(self, data: bytes) -> None:
+        """Keep a part of the body. Raises SlurmGarbled if it becomes too large."""
+        if not self.complete:
+            self.body += data
+            check_size(len(self.body), self._max_body)
+
+    def on_message_complete(self) -> None:
+        """The response has ended."""
+        self.complete = True
+
+
 class Exchange:
     """One request and the response to it. `raw` is the whole request in one piece, so that a peer
-    never sees a head without its body.
+    never sees a head without its body. Raises ValueError if the request has a character that HTTP
+    does not allow.
     """
 
     def __init__(self, request: Request, *, host: str, prefix: str = "") -> None:
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_LINE_BYTES)
         self._max_body = request.max_body
-        self._unfed = memoryview(b"")
-        self.raw = self._written(request, host, prefix)
+        self._unread = memoryview(b"")
+        self.raw = _written(request, host, prefix)
 
     async def read(self, source: ByteSource) -> tuple[Response, bool]:
         """The response, and whether the connection can be used for another request.
@@ -120,36 +172,40 @@ class Exchange:
         Raises CutShort, SlurmGarbled if the answer is not HTTP or is too large, and what the
         source raises.
         """
-        head = await self._head(source)
-        headers = {name.decode("ascii"): value.decode("latin-1") for name, value in head.headers}
-        self._check(head, headers)
-        body = await self._body(source, sliced="transfer-encoding" in headers)
-        response = Response(status=head.status_code, headers=headers, body=body)
-        return response, self._reusable(response)
+        reader = await self._head(source)
+        status, headers = reader.parser.get_status_code(), reader.headers
+        coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        if status in _WITHOUT_BODY:
+            body = b""
+        elif coding is not None:
+            if coding.lower() != "chunked":
+                raise SlurmGarbled(f"transfer coding {coding[:40]!r}, expected chunked")
+            body = await self._chunks(source, reader)
+        elif length is not None:
+            body = await self._sized(source, int(length))
+        else:
+            body = await self._until_end(source)
+        # slurmrestd closes the connection after every error, whatever it says (measured, 24.11 and
+        # 26.05).
+        left = bool(self._unread) or reader.surplus
+        reusable = status < 400 and not left and reader.parser.should_keep_alive()
+        return Response(status=status, headers=headers, body=body), reusable
 
-    def _written(self, request: Request, host: str, prefix: str) -> bytes:
-        fields = {"Host": host, **request.headers}
-        if request.body is not None or request.method in {"POST", "PUT"}:
-            fields["Content-Length"] = str(len(request.body or b""))
-        head = h11.Request(
-            method=request.method,
-            target=prefix + request.target,
-            headers=_with_fields(tuple(fields.items())).headers,
-        )
-        body = (h11.Data(data=request.body),) if request.body else ()
-        return b"".join(self._http.send(it) or b"" for it in (head, *body, h11.EndOfMessage()))
-
-    async def _head(self, source: ByteSource) -> h11.Response:
+    async def _head(self, source: ByteSource) -> _Reader:
+        """Read the head of the response that is no interim one."""
         for _ in range(1 + _MOST_INTERIM):
-            self._http.receive_data(await self._raw_head(source))
-            event = self._next_event()
-            if isinstance(event, h11.Response):
-                return event
+            reader = _Reader(self._max_body)
+            reader.feed(await self._raw_head(source))
+            version, status = reader.parser.get_http_version(), reader.parser.get_status_code()
+            if version not in {"1.0", "1.1"} or not 100 <= status <= 599 or status == 101:
+                raise SlurmGarbled(f"HTTP/{version} with status {status}")
+            if status >= 200:
+                return reader
         raise SlurmGarbled(f"more than {_MOST_INTERIM} interim responses")
 
     async def _raw_head(self, source: ByteSource) -> bytes:
         """The bytes of a head and nothing else: those after it are kept."""
-        raw, searched = bytes(self._unfed), 0
+        raw, searched = bytes(self._unread), 0
         while (end := raw.find(_END_OF_HEAD, searched)) < 0 and len(raw) <= MAX_HEAD_BYTES:
             searched = max(0, len(raw) - len(_END_OF_HEAD) + 1)
             piece = await source.read(PIECE_BYTES)
@@ -161,70 +217,77 @@ class Exchange:
         size = end + len(_END_OF_HEAD)
         if end < 0 or size > MAX_HEAD_BYTES:
             raise SlurmGarbled(f"response head above {MAX_HEAD_BYTES} bytes")
-        found = _CONTROL.search(raw, 0, size)
-        if found is not None:
-            raise SlurmGarbled(f"control character {found.group()!r} in a response head")
-        self._unfed = memoryview(raw)[size:]
+        self._unread = memoryview(raw)[size:]
         return raw[:size]
 
-    def _check(self, head: h11.Response, headers: Mapping[str, str]) -> None:
-        if head.http_version not in {b"1.0", b"1.1"} or head.status_code > 599:
-            version = head.http_version.decode("ascii", "replace")
-            raise SlurmGarbled(f"HTTP/{version} with status {head.status_code}")
-        length = headers.get("content-length")
-        if length is None:
-            return
-        if "transfer-encoding" in headers:
-            raise SlurmGarbled("a transfer coding and a content length")
-        self._check_size(int(length))
+    async def _sized(self, source: ByteSource, size: int) -> bytes:
+        check_size(size, self._max_body)
+        if len(self._unread) >= size:  # nearly always: the peer sends short answers in one piece
+            body, self._unread = bytes(self._unread[:size]), self._unread[size:]
+            return body
+        body_so_far = bytearray()
+        while (missing := size - len(body_so_far)) > 0:
+            piece = await self._next(source)
+            body_so_far += piece[:missing]
+            self._unread = piece[missing:]
+        return bytes(body_so_far)
 
-    def _check_size(self, size: int) -> None:
-        if size > self._max_body:
-            raise SlurmUnreadable(f"response of {size} bytes, the limit is {self._max_body}")
+    async def _until_end(self, source: ByteSource) -> bytes:
+        body = bytearray(self._unread)
+        self._unread = memoryview(b"")
+        check_size(len(body), self._max_body)
+        while piece := await source.read(PIECE_BYTES):
+            body += piece
+            check_size(len(body), self._max_body)
+        return bytes(body)
 
-    async def _body(self, source: ByteSource, *, sliced: bool) -> bytes:
-        body, taken = bytearray(), 0
-        while True:
-            event = self._next_event()
-            if isinstance(event, h11.Data):
-                body += event.data
-                self._check_size(len(body))
-            elif event is h11.NEED_DATA:
-                taken += await self._feed(source, sliced=sliced)
-                self._check_size(taken // _MOST_WIRE_PER_BODY)
-            else:
-                return bytes(body)
-
-    async def _feed(self, source: ByteSource, *, sliced: bool) -> int:
-        """Pass the next bytes to h11; in small slices if there may be lines among them."""
-        if not self._unfed:
-            self._unfed = memoryview(await source.read(PIECE_BYTES))
-        elif sliced:
+    async def _chunks(self, source: ByteSource, reader: _Reader) -> bytes:
+        taken = between = 0
+        while not reader.complete:
+            data = await self._next(source)
+            had = len(reader.body)
+            piece, self._unread = data[:_SLICE_BYTES], data[_SLICE_BYTES:]
+            reader.feed(piece)
+            taken += len(piece)
+            check_size(taken // _MOST_WIRE_PER_BODY, self._max_body)
+            between = 0 if len(reader.body) > had else between + len(piece)
+            if between > _MOST_BETWEEN_CHUNKS and not reader.complete:
+                raise SlurmGarbled(f"more than {_MOST_BETWEEN_CHUNKS} bytes between two chunks")
             await asyncio.sleep(0)  # there may be many small chunks: let other tasks run
-        size = _SLICE_BYTES if sliced else len(self._unfed)
-        data, self._unfed = self._unfed[:size], self._unfed[size:]
-        self._http.receive_data(bytes(data))
-        return len(data)
+        return bytes(reader.body)
 
-    def _next_event(self) -> object:
-        try:
-            return self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            if self._http.trailing_data[1]:  # the stream has ended
-                raise CutShort(answered=True) from None
-            raise SlurmGarbled(f"no HTTP/1.1: {str(error)[:80]}") from None
+    async def _next(self, source: ByteSource) -> memoryview:
+        """The next bytes of the body. Raises CutShort if there are none."""
+        data = self._unread or memoryview(await source.read(PIECE_BYTES))
+        if not data:
+            raise CutShort(answered=True)
+        self._unread = memoryview(b"")
+        return data
 
-    def _reusable(self, response: Response) -> bool:
-        left = bool(self._unfed) or bool(self._http.trailing_data[0])
-        # slurmrestd closes the connection after every error, whatever it says (measured, 24.11 and
-        # 26.05).
-        return self._http.their_state is h11.DONE and response.status < 400 and not left
+
+def check_size(size: int, limit: int) -> None:
+    """Raises SlurmGarbled if a body of `size` bytes is above the limit."""
+    if size > limit:
+        raise SlurmUnreadable(f"response of {size} bytes, the limit is {limit}")
+
+
+def _written(request: Request, host: str, prefix: str) -> bytes:
+    method, target, body = request.method, prefix + request.target, request.body or b""
+    if not (_METHOD.fullmatch(method) and _TARGET.fullmatch(target)):
+        raise ValueError(f"{method[:20]!r} {target[:100]!r} cannot be the first line of a request")
+    fields = _fields((("Host", host), *request.headers.items()))
+    has_length = request.body is not None or method in {"POST", "PUT"}
+    length = f"Content-Length: {len(body)}\r\n" if has_length else ""
+    head = f"{method} {target} HTTP/1.1\r\n{fields}{length}\r\n"
+    return head.encode("ascii") + body
 
 
 @lru_cache(maxsize=64)
-def _with_fields(fields: tuple[tuple[str, str], ...]) -> h11.Request:
-    """A request with these header fields, which h11 has checked. Most requests have the same fields
-    as an earlier one. To check them takes 8 of the 60 microseconds that h11 and this module need
-    for a request and its response (measured).
+def _fields(fields: tuple[tuple[str, str], ...]) -> str:
+    """The lines of these header fields, which most requests have in common. An error does not show
+    a value, which may be a token.
     """
-    return h11.Request(method="GET", target="/", headers=list(fields))
+    for name, value in fields:
+        if not (_NAME.fullmatch(name) and _VALUE.fullmatch(value)):
+            raise ValueError(f"the header {name[:40]!r} has a character that HTTP does not allow")
+    return "".join(f"{name}: {value}\r\n" for name, value in fields)

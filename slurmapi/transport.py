@@ -194,9 +194,9 @@ class HttpTransport:
         self, connection: SlurmConnection, request: Request, progress: _Progress
     ) -> Response:
         """Try once on one connection. Every write goes through here."""
-        exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
-        keep = False
+        endpoint, keep = self._endpoint, False
         try:
+            exchange = Exchange(request, host=endpoint.host_header, prefix=endpoint.prefix)
             sending = self._sending_seconds(request)
             progress.sent = True
             response, keep = await connection.carry(

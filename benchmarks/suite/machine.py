@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 _FOLDER: Final = Path(__file__).parents[2]
-_LIBRARIES: Final = ("aiohttp", "h11", "msgspec", "structlog", "uvloop")
+_LIBRARIES: Final = ("aiohttp", "httptools", "msgspec", "structlog", "uvloop")
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
