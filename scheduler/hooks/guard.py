@@ -168,7 +168,7 @@ class Guard:
             return HandoverVerdict(HandoverAnswer.BUSY, tuple(sorted(map(self._name, waited_for))))
 
     async def _in_way(self, job_id: int, kube_nodes: frozenset[str]) -> frozenset[str]:
-        here = self._presence.on(kube_nodes, has_job=self._has_job)
+        here = frozenset(self._presence.on(kube_nodes, has_job=self._has_job))
         if not here:
             return here
         states = await self._fresh.states(self._jobs_of(here))

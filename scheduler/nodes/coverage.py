@@ -7,7 +7,7 @@ on the Nodes in question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum, auto, unique
 from functools import cache
@@ -15,6 +15,7 @@ from typing import Final
 
 from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.owner_tag import Owner
+from scheduler.core.tagged import TaggedJob
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
@@ -70,8 +71,9 @@ class Coverage:
             node = self._presence.node_of(pod.uid)
             if node is None:
                 continue
+            record = None if job is None else job.record
             if pod.seen.bound_by_us or (
-                job is not None and self._is_for(pod.uid, job, node, self._kube_node)
+                record is not None and self._is_for(pod.uid, record, node, self._kube_node)
             ):
                 self._presence.prove(pod.uid)
             self._standing(pod.uid, now, kube_node=self._kube_node)
@@ -81,26 +83,23 @@ class Coverage:
         runs_from = None if unit.job is None else unit.job.runs_from
         if runs_from is None:
             return None
-        here = self._presence.on(kube_nodes, has_job=self._has_job)
-        here -= {pod.uid for pod in unit.pods}
         now, kube_node = self._clock(), cache(self._kube_node)  # the pods have few nodes
+        # A pod that its author has bound, with our annotations on it, delays others for a short
+        # time only. Later those count that we bound, as far as we know.
+        proven = now >= self._claims_until
+        here = self._presence.on(kube_nodes, has_job=self._has_job, proven=proven)
+        here.difference_update([pod.uid for pod in unit.pods])
         standings = {
-            uid: self._standing(uid, now, kube_node=kube_node, asked_after=runs_from)
-            for uid in self._counting(here, now)
+            uid: standing
+            for uid in here
+            if (standing := self._standing(uid, now, kube_node=kube_node, asked_after=runs_from))
+            is not _Standing.COVERED
         }
         for sure, wanted in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
             found = [uid for uid, it in standings.items() if it in wanted]
             if found:
                 return self._in_way_of(unit, found, standings, sure=sure)
         return None
-
-    def _counting(self, uids: Collection[str], now: float) -> Collection[str]:
-        """Those of the pods that we bound, as far as we know. A pod that its author has bound, with
-        our annotations on it, delays others for a short time only.
-        """
-        if now < self._claims_until:
-            return uids
-        return [uid for uid in uids if self._presence.is_proven(uid)]
 
     def _standing(
         self,
@@ -110,55 +109,59 @@ class Coverage:
         kube_node: Callable[[str], str],
         asked_after: float = float("-inf"),
     ) -> _Standing:
-        unit, node = self._units.of_pod(uid), self._presence.node_of(uid)
-        if unit is None and self._presence.left_by(uid) is not None:
-            self._presence.uncovered_since(uid, now)
+        unit, presence = self._units.of_pod(uid), self._presence
+        if unit is None and presence.left_by(uid) is not None:
+            presence.uncovered_since(uid, now)
             return _Standing.UNCOVERED  # the pod is gone, and so is its job
+        node = presence.node_of(uid)
         if unit is None or node is None or self._units.silent:
-            self._presence.uncovered_since(uid, now)
+            presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
-        standing = self._by_job(unit, uid, node, kube_node)
+        job = unit.job
+        standing = self._by_job(unit, job, uid, node, kube_node)
         if standing is not _Standing.COVERED:
-            self._presence.uncovered_since(uid, now)
+            presence.uncovered_since(uid, now)
             return standing
-        self._presence.covered(uid)
-        fresh = unit.job is not None and unit.job.asked_at >= asked_after
+        presence.covered(uid)
+        fresh = job is not None and job.asked_at >= asked_after
         return _Standing.COVERED if fresh else _Standing.STALE
 
     def _by_job(
-        self, unit: Unit, uid: str, node: str, kube_node: Callable[[str], str]
+        self,
+        unit: Unit,
+        job: Placeholder | None,
+        uid: str,
+        node: str,
+        kube_node: Callable[[str], str],
     ) -> _Standing:
-        job = unit.job
         if job is None:
             return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
         if job.missing:
             return _Standing.UNCOVERED
-        if job.state is None:
+        state, record = job.state, job.record
+        if state is None:
             return _Standing.UNKNOWN
-        if job.state.base not in self._holding:
+        if state.base not in self._holding:
             return _Standing.UNCOVERED
-        if job.record is None or job.record.state.base not in self._holding:
+        if record is None or record.state.base not in self._holding:
             return _Standing.UNKNOWN  # the next look shows where it runs
-        covered = self._is_for(uid, job, node, kube_node)
+        covered = self._is_for(uid, record, node, kube_node)
         return _Standing.COVERED if covered else _Standing.UNCOVERED
 
     def _is_for(
-        self, uid: str, job: Placeholder, node: str, kube_node: Callable[[str], str]
+        self, uid: str, record: TaggedJob, node: str, kube_node: Callable[[str], str]
     ) -> bool:
-        """Whether the last look showed that this is our job for that pod, and that it is on that
+        """Whether that look showed that this is our job for that pod, and that it is on that
         Node.
         """
-        record = job.record
-        if record is None or node not in map(kube_node, record.nodes):
-            return False
-        return record.seats(uid, owner=self._owner)
+        return node in map(kube_node, record.nodes) and record.seats(uid, owner=self._owner)
 
     def _has_job(self, uid: str) -> bool:
         unit = self._units.of_pod(uid)
         return unit is not None and unit.job is not None
 
     def _in_way_of(
-        self, unit: Unit, found: Collection[str], standings: dict[str, _Standing], *, sure: bool
+        self, unit: Unit, found: Collection[str], standings: Mapping[str, _Standing], *, sure: bool
     ) -> InWay:
         now = self._clock()
         stale = {uid for uid in found if standings[uid] is _Standing.STALE}

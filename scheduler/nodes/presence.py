@@ -118,13 +118,21 @@ class Presence:
         for uid in self._parted.over(now):
             self._leave(uid)
 
-    def on(self, nodes: Iterable[str], *, has_job: Callable[[str], bool]) -> frozenset[str]:
-        """The uids of all our pods that may have containers on one of these Nodes."""
+    def on(
+        self, nodes: Iterable[str], *, has_job: Callable[[str], bool], proven: bool = False
+    ) -> set[str]:
+        """The uids of all our pods that may have containers on one of these Nodes; if `proven`,
+        only of those for which `is_proven` is true.
+        """
         wanted = frozenset(nodes)
-        present = [uid for node in wanted for uid in self._on.get(node, ())]
-        there = [uid for uid in present if uid in self._there or self._is_there(uid)]
-        found = {uid for uid in there if self._is_ours(uid) or has_job(uid)}
-        return frozenset(found.union(uid for uid, it in self._binding.items() if it in wanted))
+        found = {uid for uid, target in self._binding.items() if target in wanted}
+        for node in wanted:
+            for uid in self._on.get(node, ()):
+                placed = self._placed[uid]
+                ours = placed.by_us or (not proven and (placed.marked or has_job(uid)))
+                if ours and (uid in self._there or self._is_there(uid)):
+                    found.add(uid)
+        return found
 
     def node_of(self, uid: str) -> str | None:
         """The Node where containers of the pod may run; None if there is none."""
