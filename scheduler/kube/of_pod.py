@@ -13,17 +13,21 @@ from scheduler.kube.wire import Pod
 T = TypeVar("T")
 
 MOST_KEPT: Final = 64
-"""Of how many pods a result is kept; the oldest result is dropped first. One pass asks for the same
-results a few times, and the next pass over a pod often follows at once, so few are enough. A pod
-that is gone stays in memory, with up to 192 KiB, until its result is dropped.
+"""Of how many pods a result is kept, unless the owner says otherwise; the oldest result is dropped
+first. One pass asks for the same results a few times, and the next pass over a pod often follows at
+once, so few are enough. A pod that is gone stays in memory, with up to 192 KiB, until its result is
+dropped.
 """
 
 
 class OfPod(Generic[T]):
-    """The last result of `compute` for each pod, by uid."""
+    """The last result of `compute` for each of the `most` pods that were asked about last, by
+    uid.
+    """
 
-    def __init__(self, compute: Callable[[Pod], T]) -> None:
+    def __init__(self, compute: Callable[[Pod], T], *, most: int = MOST_KEPT) -> None:
         self._compute = compute
+        self._most = most
         self._kept: dict[str, tuple[Pod, T]] = {}
 
     def __len__(self) -> int:
@@ -38,6 +42,10 @@ class OfPod(Generic[T]):
         found = self._compute(pod)
         self._kept.pop(uid, None)  # the newest result comes last
         self._kept[uid] = pod, found
-        if len(self._kept) > MOST_KEPT:
+        if len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
         return found
+
+    def forget(self, uid: str) -> None:
+        """Drop the result for this pod: the pod has changed or is gone."""
+        self._kept.pop(uid, None)

@@ -43,6 +43,9 @@ SURVEY_SECONDS: Final = 1.0
 # How many surveys are kept. They are kept for templates, not for pods: all pods of one controller
 # share one. Each takes a third of a MB if a thousand nodes are ruled out.
 _REMEMBERED: Final = 192
+# Of how many pods the demands are kept until the pod changes. The pods themselves are in memory
+# anyway, and their demands take a few hundred bytes each.
+_DEMANDS_KEPT: Final = 4096
 # The cost of checking one Node, in texts that are compared with labels: a fixed part, and a part
 # for each term and constraint. The pod's own requirements are added to it.
 _NODE_ITEMS: Final = 20
@@ -147,9 +150,11 @@ class NodeFit:
         self._binding = binding
         self._clock = clock
         self._readable = True
-        self._demanded = OfPod(demands_of)
-        # Nearly all pods are plain, and one is asked about a few times in each pass.
-        self._plain = OfPod(lambda pod: replace(self._demanded(pod), namespace="", labels=""))
+        # A pod is asked about when its job is submitted, and a few times before it is bound.
+        self._demanded = OfPod(demands_of, most=_DEMANDS_KEPT)
+        self._plain = OfPod(  # nearly all pods are plain
+            lambda pod: replace(self._demanded(pod), namespace="", labels=""), most=_DEMANDS_KEPT
+        )
         self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
         self._divisions = Divisions(nodes)
         self.around = Neighbourhood()
@@ -242,6 +247,9 @@ class NodeFit:
 
     def own_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Called with each change of a pod that we serve."""
+        if old is not None:
+            self._demanded.forget(old.metadata.uid)
+            self._plain.forget(old.metadata.uid)
         if self._own_left_out:
             self._own_there.changed(old, new)
 
