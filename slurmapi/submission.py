@@ -233,9 +233,9 @@ def problem(name: str, value: object) -> str | None:
 
 
 def _job_problems(job: JobSubmission) -> Iterator[str]:
-    for name in _RULES:
-        found = problem(name, getattr(job, name))
-        if found is not None:
+    for name, default in _DEFAULTS:
+        value = getattr(job, name)
+        if value is not default and (found := problem(name, value)) is not None:
             yield found
     yield from _script_problems(job)
     if (job.tasks is None) == (job.nodes is None):
@@ -369,4 +369,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "contiguous": _FLAG_RULE,
         "segment_size": (_or_none(_is_integer(1, 2**16 - 3)), "an integer from 1 to 65533"),
     }
+)
+# Most fields of most jobs have their defaults, which need no check.
+_DEFAULTS: Final = tuple(
+    (it.name, it.default) for it in msgspec.structs.fields(JobSubmission) if it.name in _RULES
 )

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec import NODEFAULT
+from msgspec.structs import fields, replace
 
 from slurmapi import ApiVersion, JobSubmission, SlurmInvalid
-from slurmapi.submission import encode_submission
+from slurmapi.submission import encode_submission, problem
 
 NEW = ApiVersion(45)
 OLD = ApiVersion(42)
@@ -41,6 +42,15 @@ def test_external_job_has_the_verified_shape(placeholder: JobSubmission) -> None
         "requeue": False,
         "kill_on_node_fail": True,
     }
+
+
+def test_defaults_are_acceptable_because_they_are_not_checked() -> None:
+    defaults = {it.name: it.default for it in fields(JobSubmission) if it.default is not NODEFAULT}
+    del defaults["script"]  # it has no rule of its own
+    assert len(defaults) > 30
+    assert {name: problem(name, value) for name, value in defaults.items()} == dict.fromkeys(
+        defaults
+    )
 
 
 def test_batch_job_has_script_and_environment_and_no_flag(placeholder: JobSubmission) -> None:
