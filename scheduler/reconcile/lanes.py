@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -44,7 +43,8 @@ May = Callable[[int, TenantLine], bool]
 """Whether a key of that level and that line may be taken now."""
 
 
-def _anybody(_level: int, _line: TenantLine) -> bool:
+def anybody(_level: int, _line: TenantLine) -> bool:
+    """Every key may be taken."""
     return True
 
 
@@ -79,39 +79,51 @@ class Lanes(Generic[K]):
         self._lanes[level].put(key, line, since)
         return True
 
-    def first(self, may: May = _anybody) -> int | None:
+    def first(self, may: May = anybody) -> int | None:
         """The highest lane in which a key waits that may be taken; None if there is none."""
-        return next((level for level, _ in self._waiting(self._lanes, may)), None)
+        return next((level for level, _, _ in self._waiting(self._lanes, may)), None)
 
-    def take(self, least_urgent: int, now: float, may: May = _anybody) -> tuple[K, TenantLine]:
+    def take(self, least_urgent: int, now: float, may: May = anybody) -> tuple[K, TenantLine]:
         """Take the next key from the lane `least_urgent` or a higher one, of a line for which `may`
         is true. Returns the key and its line. Raises LookupError if there is none.
         """
         waiting = list(self._waiting(self._lanes[: least_urgent + 1], may))
         if not waiting:
             raise LookupError("no key waits there")
-        first, since_first = waiting[0]
+        first = waiting[0]
         late = [
-            (level, since)
-            for level, since in waiting[1:]
-            if since < since_first and now - since > self._patience[level].seconds
+            it
+            for it in waiting[1:]
+            if it.since < first.since and now - it.since > self._patience[it.level].seconds
         ]
-        due = [it for it in late if self._late_turns % self._patience[it[0]].every == 0]
-        level = min(due, key=itemgetter(1))[0] if due else first
+        due = [it for it in late if self._late_turns % self._patience[it.level].every == 0]
+        chosen = min(due, key=_SINCE) if due else first
         self._late_turns = self._late_turns + 1 if late else 0
-        key, line = self._lanes[level].take(partial(may, level))
+        key = self._lanes[chosen.level].take(chosen.line)
         del self._level_of[key]
-        return key, line
+        return key, chosen.line
 
     @staticmethod
-    def _waiting(lanes: Iterable[_Lane[K]], may: May) -> Iterator[tuple[int, float]]:
-        """These lanes from the highest on, without those from which nothing may be taken, and since
-        when the next key of each has waited.
+    def _waiting(lanes: Iterable[_Lane[K]], may: May) -> Iterator[_Next]:
+        """What comes next in each of these lanes, from the highest on, without those from which
+        nothing may be taken.
         """
         for level, lane in enumerate(lanes):
-            # Most lanes are empty most of the time.
-            if lane.turns and (since := lane.since(partial(may, level))) is not None:
-                yield level, since
+            for line, keys in lane.turns.items():
+                if may(level, line):
+                    yield _Next(level, line, next(iter(keys.values())))
+                    break
+
+
+class _Next(NamedTuple):
+    """The line whose turn is next in a lane, and since when its first key has waited."""
+
+    level: int
+    line: TenantLine
+    since: float
+
+
+_SINCE: Final = attrgetter("since")
 
 
 class _Lane(Generic[K]):
@@ -120,13 +132,6 @@ class _Lane(Generic[K]):
     def __init__(self) -> None:
         self.turns: OrderedDict[TenantLine, OrderedDict[K, float]] = OrderedDict()
         self._line_of: dict[K, TenantLine] = {}
-
-    def since(self, may: Callable[[TenantLine], bool]) -> float | None:
-        """Since when the next key that may be taken has waited; None if there is none."""
-        for line, keys in self.turns.items():
-            if may(line):
-                return next(iter(keys.values()))
-        return None
 
     def put(self, key: K, line: TenantLine, since: float) -> None:
         """Put the key last in its line. A line that had no key gets the last turn."""
@@ -140,14 +145,11 @@ class _Lane(Generic[K]):
         if not self.turns[line]:
             del self.turns[line]
 
-    def take(self, may: Callable[[TenantLine], bool]) -> tuple[K, TenantLine]:
-        """Take the first key of the next line for which `may` is true; there must be one. That
-        line gets its next turn after all others. Returns the key and its line.
-        """
-        line = next(filter(may, self.turns))
+    def take(self, line: TenantLine) -> K:
+        """Take the first key of this line, which gets its next turn after all others."""
         keys = self.turns.pop(line)
         key, _ = keys.popitem(last=False)
         del self._line_of[key]
         if keys:
             self.turns[line] = keys
-        return key, line
+        return key

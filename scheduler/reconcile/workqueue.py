@@ -19,15 +19,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.backoff import doubled
 from scheduler.observe.wake import WakeCause
-from scheduler.reconcile.lanes import Lanes, Patience, TenantLine
+from scheduler.reconcile.lanes import Lanes, May, Patience, TenantLine, anybody
 
 K = TypeVar("K", bound=Hashable)
 
@@ -104,8 +103,9 @@ class WorkQueue(Generic[K]):
         self._causes: dict[K, tuple[WakeCause, ...]] = {}
         self._causes_of_work: dict[K, tuple[WakeCause, ...]] = {}
         self._holders: dict[K, tuple[Hashable, int]] = {}
-        # How many workers each tenant has, by the least urgent level of those workers.
-        self._held: Counter[tuple[Hashable, int]] = Counter()
+        # How many of the workers that serve each level each tenant has.
+        self._held: dict[Hashable, list[int]] = {}
+        self._none_held = [0] * levels
         self._failures: dict[K, int] = {}
         self._delays = _Delays[K]()
         self._timer: asyncio.TimerHandle | None = None
@@ -207,8 +207,10 @@ class WorkQueue(Generic[K]):
         self._delays.drop(key)  # the pass that begins sees all there is, and sets its own delay
         self._processing[key] = now
         self._causes_of_work[key] = self._causes.pop(key)
-        holder = self._holders[key] = line.tenant, least_urgent
-        self._held[holder] += 1
+        self._holders[key] = line.tenant, least_urgent
+        held = self._held.setdefault(line.tenant, self._none_held[:])
+        for level in range(least_urgent + 1):
+            held[level] += 1
         self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
         if self._metrics is not None:
@@ -221,10 +223,12 @@ class WorkQueue(Generic[K]):
         if started is None:
             return
         del self._causes_of_work[key]
-        holder = self._holders.pop(key)
-        self._held[holder] -= 1
-        if not self._held[holder]:
-            del self._held[holder]
+        tenant, least_urgent = self._holders.pop(key)
+        held = self._held[tenant]
+        for level in range(least_urgent + 1):
+            held[level] -= 1
+        if not held[0]:  # all workers serve the most urgent level
+            del self._held[tenant]
         if self._metrics is not None:
             self._metrics.worked(asyncio.get_running_loop().time() - started)
         if key in self._dirty:
@@ -284,27 +288,28 @@ class WorkQueue(Generic[K]):
             return None
         now = asyncio.get_running_loop().time()
         try:
-            return self._queue.take(least_urgent, now, partial(self._may, asking=True))
+            return self._queue.take(least_urgent, now, self._may(asking=True))
         except LookupError:
             return None
 
-    def _may(self, level: int, line: TenantLine, *, asking: bool) -> bool:
-        """Whether the line's tenant may have one more of the workers that serve that level. If
-        `asking`, that worker is the caller; otherwise it waits in `get`.
+    def _may(self, *, asking: bool) -> May:
+        """Says whether a line's tenant may have one more of the workers that serve a level. If
+        `asking`, that worker is the caller; otherwise it waits in `get`. Right only until a worker
+        comes or goes.
         """
         if not self._shares or self._shut_down:
-            return True
-        free, held = 0 if asking else -1, 0
-        for serving in range(level, self._least_urgent + 1):
-            free += len(self._getters[serving])
-            held += self._held.get((line.tenant, serving), 0)
-        return held <= free
+            return anybody
+        free = 0 if asking else -1
+        most = [free := free + len(getters) for getters in reversed(self._getters)]
+        most.reverse()
+        held, none_held = self._held, self._none_held
+        return lambda level, line: held.get(line.tenant, none_held)[level] <= most[level]
 
     def _rouse(self) -> None:
         """Wake one worker that can take the next key: the one with the fewest levels."""
         if not any(self._getters):
             return  # nobody waits, and the search for the next key goes through all tenants
-        first = self._queue.first(partial(self._may, asking=False))
+        first = self._queue.first(self._may(asking=False))
         if first is not None:
             any(_wake(getters) for getters in self._getters[first:])
 
