@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Mapping
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from annotations import JobRequest, Problem, Rules, longest_grace, parse
+from annotations import JobRequest, PodView, Problem, Rules, longest_grace, parse
 from scheduler.core.facts import Remark
 from scheduler.core.naming import OWN_PREFIX
 from scheduler.core.node_gres import types_of
@@ -24,6 +26,9 @@ from scheduler.kube.wire import Pod, PodSpec
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.slurmctld import Slurmctld
 from scheduler.state.units import Unit
+
+# How many templates are remembered, so that a few tenants may create pods at the same time.
+_TEMPLATES_AT_ONCE: Final = 8
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -212,10 +217,15 @@ def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied."""
+    """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied.
+
+    Pods of one template come one after another, and nothing in them differs that the parser reads.
+    So they share the request of the first.
+    """
 
     def __init__(self, rulebook: Rulebook) -> None:
         self._rulebook = rulebook
+        self._recent = deque[tuple[PodView, Rules, JobRequest]](maxlen=_TEMPLATES_AT_ONCE)
 
     def __call__(self, spec: _Spec) -> Reading:
         return replace(self._reading(spec), placed=spec.placed)
@@ -231,9 +241,18 @@ class _Parser:
             known_gpu_types=spec.gpu_types,
             grace_policy="guarded" if spec.placed else spec.rules.grace_policy,
         )
-        request = parse(view_of(spec.pod, verdict.annotations), rules)
+        request = self._parsed(view_of(spec.pod, verdict.annotations), rules)
         if not isinstance(request, JobRequest):
             return Reading((*request, *verdict.problems), verdict.remarks)
         if spec.placed:
             return Reading(request, verdict.remarks, refused=verdict.problems)
         return Reading(verdict.problems or request, verdict.remarks)
+
+    def _parsed(self, view: PodView, rules: Rules) -> JobRequest | tuple[Problem, ...]:
+        for recent, by, request in self._recent:
+            if recent == view and by == rules:
+                return request
+        found = parse(view, rules)
+        if isinstance(found, JobRequest):
+            self._recent.appendleft((view, rules, found))
+        return found

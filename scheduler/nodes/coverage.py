@@ -76,7 +76,7 @@ class Coverage:
                 record is not None and self._is_for(pod.uid, record, node, self._kube_node)
             ):
                 self._presence.prove(pod.uid)
-            self._standing(pod.uid, now, kube_node=self._kube_node)
+            self._standing(pod.uid, node, now, kube_node=self._kube_node)
 
     def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
         """Which pods prevent binding the unit's pod to these Nodes; None if there are none."""
@@ -88,22 +88,23 @@ class Coverage:
         # time only. Later those count that we bound, as far as we know.
         proven = now >= self._claims_until
         here = self._presence.on(kube_nodes, has_job=self._has_job, proven=proven)
-        here.difference_update([pod.uid for pod in unit.pods])
-        standings = {
-            uid: standing
-            for uid in here
-            if (standing := self._standing(uid, now, kube_node=kube_node, asked_after=runs_from))
-            is not _Standing.COVERED
-        }
+        for pod in unit.pods:
+            here.pop(pod.uid, None)
+        standings = {}
+        for uid, node in here.items():
+            found = self._standing(uid, node, now, kube_node=kube_node, asked_after=runs_from)
+            if found is not _Standing.COVERED:
+                standings[uid] = found
         for sure, wanted in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
-            found = [uid for uid, it in standings.items() if it in wanted]
-            if found:
-                return self._in_way_of(unit, found, standings, sure=sure)
+            those = [uid for uid, it in standings.items() if it in wanted]
+            if those:
+                return self._in_way_of(unit, those, standings, sure=sure)
         return None
 
     def _standing(
         self,
         uid: str,
+        node: str,
         now: float,
         *,
         kube_node: Callable[[str], str],
@@ -113,8 +114,7 @@ class Coverage:
         if unit is None and presence.left_by(uid) is not None:
             presence.uncovered_since(uid, now)
             return _Standing.UNCOVERED  # the pod is gone, and so is its job
-        node = presence.node_of(uid)
-        if unit is None or node is None or self._units.silent:
+        if unit is None or self._units.silent:
             presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
         job = unit.job

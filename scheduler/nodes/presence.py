@@ -120,18 +120,18 @@ class Presence:
 
     def on(
         self, nodes: Iterable[str], *, has_job: Callable[[str], bool], proven: bool = False
-    ) -> set[str]:
-        """The uids of all our pods that may have containers on one of these Nodes; if `proven`,
-        only of those for which `is_proven` is true.
+    ) -> dict[str, str]:
+        """All our pods that may have containers on one of these Nodes, by uid, with that Node; if
+        `proven`, only those for which `is_proven` is true.
         """
         wanted = frozenset(nodes)
-        found = {uid for uid, target in self._binding.items() if target in wanted}
+        found = {uid: target for uid, target in self._binding.items() if target in wanted}
         for node in wanted:
             for uid in self._on.get(node, ()):
                 placed = self._placed[uid]
                 ours = placed.by_us or (not proven and (placed.marked or has_job(uid)))
                 if ours and (uid in self._there or self._is_there(uid)):
-                    found.add(uid)
+                    found[uid] = node
         return found
 
     def node_of(self, uid: str) -> str | None:

@@ -45,7 +45,7 @@ class Scene:
         self.presence.changed(pod, None)
 
     def left(self) -> frozenset[str]:
-        return self.presence.on(["n1"], has_job=lambda _uid: False)
+        return frozenset(self.presence.on(["n1"], has_job=lambda _uid: False))
 
     def sweep(self) -> None:
         """Any news of any pod."""

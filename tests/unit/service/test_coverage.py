@@ -203,7 +203,7 @@ async def test_question_costs_what_is_on_the_node_and_nothing_more(slurm, kube, 
     service.start()
     await asyncio.sleep(1)
     asked = service.presence.on(["n1"], has_job=lambda _uid: pytest.fail("it is elsewhere"))
-    assert asked == frozenset()
+    assert asked == {}
     for uid in list(kube.pods):
         kube.end_containers(uid)
     await asyncio.sleep(1)
