@@ -138,6 +138,7 @@ class Recorder:
         self._pauses = EventPauses()
         self._busy: set[str] = set()
         self._yields_since: float | None = None
+        self._gives_way = False
         self._others_wait: Callable[[], bool] = lambda: False
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -158,7 +159,8 @@ class Recorder:
         if key not in self._waiting:
             self._admit(key, entry)
         self._trim()
-        self._wake.set()
+        if not self._gives_way:  # otherwise the writers look again soon, and could do nothing now
+            self._wake.set()
 
     def _admit(self, key: _Key, entry: _Entry) -> None:
         """Add the Event to those that wait, unless its object has had too many."""
@@ -218,7 +220,8 @@ class Recorder:
 
     def _next(self, now: float) -> tuple[_Key, _Entry] | None:
         """The next Event that may be written. Its namespace is busy from here on."""
-        if self._pauses.all_until > now or self._yields(now):
+        self._gives_way = self._yields(now)
+        if self._gives_way or self._pauses.all_until > now:
             return None
         found = self._waiting.pop(
             lambda namespace: namespace not in self._busy and self._pauses.until(namespace) <= now

@@ -294,6 +294,23 @@ async def test_events_give_way_while_other_work_waits(stub: ApiStub, api: Writin
         recorder.stop()
 
 
+async def test_events_that_give_way_wake_no_writer(stub: ApiStub, api: Writing) -> None:
+    recorder, others = Recorder(api, component="c", instance="i"), OtherWork()
+    stub.answer("POST", EVENTS, ok({}, 201))
+    recorder.record(another("first"), type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=others))
+        await until(lambda: others.asked >= 4)  # each writer
+        asked = others.asked
+        for n in range(500):
+            recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+            await asyncio.sleep(0)
+        assert others.asked - asked < 100, "they look for themselves, five times a second"
+        others.waits = False
+        await until(lambda: api.written > 4)
+        recorder.stop()
+
+
 async def test_events_give_way_for_a_while_only(
     stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
