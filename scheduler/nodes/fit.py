@@ -186,7 +186,9 @@ class NodeFit:
         demands = self._demanded(pod)
         if demands.too_much:
             return Unfit("cannot be compared with what the pod requires")
-        why = self._judge(demands)(node)
+        about_others = demands.near or demands.apart or demands.spread
+        if about_others or self._repelling(demands):
+            why = self._judge(demands)(node)
         return Unfit(why) if why else self._room(demands, node, alike)
 
     def waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
