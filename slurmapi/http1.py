@@ -107,7 +107,7 @@ class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an
         self.answered = answered
 
 
-class _Reader:
+class _Parsed:
     """What httptools calls while it parses a head, and then the chunks after it."""
 
     def __init__(self, max_body: int) -> None:
@@ -117,18 +117,6 @@ class _Reader:
         self.body = bytearray()
         self.complete = False
         self.surplus = False
-        self.parser = HttpResponseParser(self)
-
-    def feed(self, data: bytes | memoryview) -> None:
-        """Parse the next bytes. Raises SlurmGarbled."""
-        try:
-            self.parser.feed_data(data)
-        except HttpParserCallbackError as error:
-            raise error.__context__ or error from None
-        except HttpParserError as error:
-            if not self.complete:
-                raise SlurmGarbled(f"no HTTP/1.1: {str(error)[:80]}") from None
-            self.surplus = True
 
     def on_message_begin(self) -> None:
         """A response has begun. Only the first is read."""
@@ -155,6 +143,41 @@ class _Reader:
         self.complete = True
 
 
+class _Parser:
+    """httptools' parser and what it has found. The latter does not refer to the parser: so both are
+    freed at once, not by a collection of garbage.
+    """
+
+    def __init__(self, max_body: int) -> None:
+        self.found = _Parsed(max_body)
+        self._http = HttpResponseParser(self.found)
+
+    @property
+    def status(self) -> int:
+        """The status code. Raises SlurmGarbled for a head that no answer of HTTP/1.1 has."""
+        version, status = self._http.get_http_version(), self._http.get_status_code()
+        known = version in {"1.0", "1.1"} and 100 <= status <= 599
+        if not known or status == HTTPStatus.SWITCHING_PROTOCOLS:
+            raise SlurmGarbled(f"HTTP/{version} with status {status}")
+        return status
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the peer keeps the connection after this response, and has sent nothing else."""
+        return not self.found.surplus and self._http.should_keep_alive()
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Parse the next bytes. Raises SlurmGarbled."""
+        try:
+            self._http.feed_data(data)
+        except HttpParserCallbackError as error:
+            raise error.__context__ or error from None
+        except HttpParserError as error:
+            if not self.found.complete:
+                raise SlurmGarbled(f"no HTTP/1.1: {str(error)[:80]}") from None
+            self.found.surplus = True
+
+
 class Exchange:
     """One request and the response to it. `raw` is the whole request in one piece, so that a peer
     never sees a head without its body. Raises ValueError if the request has a character that HTTP
@@ -172,35 +195,32 @@ class Exchange:
         Raises CutShort, SlurmGarbled if the answer is not HTTP or is too large, and what the
         source raises.
         """
-        reader = await self._head(source)
-        status, headers = reader.parser.get_status_code(), reader.headers
+        status, parser = await self._head(source)
+        headers = parser.found.headers
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if status in _WITHOUT_BODY:
             body = b""
         elif coding is not None:
             if coding.lower() != "chunked":
                 raise SlurmGarbled(f"transfer coding {coding[:40]!r}, expected chunked")
-            body = await self._chunks(source, reader)
+            body = await self._chunks(source, parser)
         elif length is not None:
             body = await self._sized(source, int(length))
         else:
             body = await self._until_end(source)
         # slurmrestd closes the connection after every error, whatever it says (measured, 24.11 and
         # 26.05).
-        left = bool(self._unread) or reader.surplus
-        reusable = status < 400 and not left and reader.parser.should_keep_alive()
+        reusable = status < 400 and not self._unread and parser.keeps_alive
         return Response(status=status, headers=headers, body=body), reusable
 
-    async def _head(self, source: ByteSource) -> _Reader:
-        """Read the head of the response that is no interim one."""
+    async def _head(self, source: ByteSource) -> tuple[int, _Parser]:
+        """The status of the response that is no interim one, and what has parsed its head."""
         for _ in range(1 + _MOST_INTERIM):
-            reader = _Reader(self._max_body)
-            reader.feed(await self._raw_head(source))
-            version, status = reader.parser.get_http_version(), reader.parser.get_status_code()
-            if version not in {"1.0", "1.1"} or not 100 <= status <= 599 or status == 101:
-                raise SlurmGarbled(f"HTTP/{version} with status {status}")
-            if status >= 200:
-                return reader
+            parser = _Parser(self._max_body)
+            parser.feed(await self._raw_head(source))
+            status = parser.status
+            if status >= HTTPStatus.OK:
+                return status, parser
         raise SlurmGarbled(f"more than {_MOST_INTERIM} interim responses")
 
     async def _raw_head(self, source: ByteSource) -> bytes:
@@ -241,20 +261,21 @@ class Exchange:
             check_size(len(body), self._max_body)
         return bytes(body)
 
-    async def _chunks(self, source: ByteSource, reader: _Reader) -> bytes:
+    async def _chunks(self, source: ByteSource, parser: _Parser) -> bytes:
+        found = parser.found
         taken = between = 0
-        while not reader.complete:
+        while not found.complete:
             data = await self._next(source)
-            had = len(reader.body)
+            had = len(found.body)
             piece, self._unread = data[:_SLICE_BYTES], data[_SLICE_BYTES:]
-            reader.feed(piece)
+            parser.feed(piece)
             taken += len(piece)
             check_size(taken // _MOST_WIRE_PER_BODY, self._max_body)
-            between = 0 if len(reader.body) > had else between + len(piece)
-            if between > _MOST_BETWEEN_CHUNKS and not reader.complete:
+            between = 0 if len(found.body) > had else between + len(piece)
+            if between > _MOST_BETWEEN_CHUNKS and not found.complete:
                 raise SlurmGarbled(f"more than {_MOST_BETWEEN_CHUNKS} bytes between two chunks")
             await asyncio.sleep(0)  # there may be many small chunks: let other tasks run
-        return bytes(reader.body)
+        return bytes(found.body)
 
     async def _next(self, source: ByteSource) -> memoryview:
         """The next bytes of the body. Raises CutShort if there are none."""

@@ -6,6 +6,7 @@ CPU time is compared with that of an ordinary answer in the same process, never 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -109,6 +110,19 @@ async def test_many_small_chunks_let_others_work_in_between() -> None:
         turns += 1
     assert len((await reading)[0].body) == 10_000
     assert turns > 10, "each takes less than a millisecond"
+
+
+@pytest.mark.parametrize("data", [_ORDINARY, _CHUNKED + b"1\r\na\r\n0\r\n\r\n"])
+async def test_nothing_of_an_exchange_waits_for_a_collection_of_garbage(data: bytes) -> None:
+    await read(data)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            await read(data)
+        assert gc.collect() < 10
+    finally:
+        gc.enable()
 
 
 # --- bodies ---------------------------------------------------------------------------------------
