@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from benchmarks.main_path import servers
 from benchmarks.main_path.servers import NODES, Servers
+
+# Slurm has just started, so each end is weak evidence: the brake would hold the eleventh pod.
+NO_BRAKE: Final = "--brake-share=1"
 
 
 def servers_of(args: argparse.Namespace) -> AbstractContextManager[Servers]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.clusters import cluster_on
+from benchmarks.command import NO_BRAKE
 from tests.audit.audit import unaudited
 from tests.support import pods
 from tests.support.cluster import Cluster, release
@@ -163,7 +164,7 @@ async def _tidy(world: World) -> None:
 
 
 async def _measure(cluster: Cluster, rounds: int, folder: Path) -> None:
-    with SchedulerProcess(cluster, folder=folder) as process:
+    with SchedulerProcess(cluster, folder=folder, flags=(NO_BRAKE,)) as process:
         async with Kube(cluster.kube_url, token=cluster.kube_token, ca=cluster.kube_ca) as kube:
             namespace = f"bench-{secrets.token_hex(4)}"
             await kube.create("namespaces", {"metadata": {"name": namespace}})

@@ -26,7 +26,14 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.command import check_folder, check_hooks, servers_of, status_of, write_json
+from benchmarks.command import (
+    NO_BRAKE,
+    check_folder,
+    check_hooks,
+    servers_of,
+    status_of,
+    write_json,
+)
 from benchmarks.main_path import hooked, observed
 from benchmarks.main_path.hands import NAMESPACE, ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
@@ -44,8 +51,6 @@ _PATIENCE_SECONDS: Final = 120.0
 # at any point of the interval, and at none more often than at others.
 _SETTLE_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = float(Settings.model_fields["idle_poll_interval"].default)
-# Slurm has just started, so each end is weak evidence: the brake would hold the eleventh pod.
-_NO_BRAKE: Final = "--brake-share=1"
 _ROW: Final = "  {:<30}{:>10}{:>10}"
 
 
@@ -173,7 +178,7 @@ async def _measure(found: Servers, folder: Path, *, rounds: int, hooks: bool) ->
         async with (
             hands(found) as hand,
             Kube(found.kube_url, token=found.kube_token, ca=found.kube_ca) as kube,
-            observed.running(found, folder, flags=(_NO_BRAKE, *flags)) as scheduler,
+            observed.running(found, folder, flags=(NO_BRAKE, *flags)) as scheduler,
         ):
             await scheduler.until_ready()
             history = History(kube, NAMESPACE)
