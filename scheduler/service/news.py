@@ -20,8 +20,10 @@ from scheduler.service.outside import Outside
 from scheduler.state.gangs import Gangs
 from scheduler.state.units import Units
 
-# In a burst, other pods wait for their binding meanwhile.
+# The pass after a binding comes so late, and later for each unit that waits for a worker: in a
+# burst, a hundred pods a second are bound at least.
 _CONFIRM_SECONDS: Final = 5.0
+_CONFIRM_SECONDS_PER_UNIT: Final = 0.01
 
 
 class News:
@@ -95,7 +97,8 @@ class News:
 
     def _changed(self, old: Pod, new: Pod) -> None:
         if self._leads() and self._is_our_binding(old, new):
-            self._queue.add_after(self._key_of(new.metadata.uid), _CONFIRM_SECONDS)
+            seconds = _CONFIRM_SECONDS + _CONFIRM_SECONDS_PER_UNIT * len(self._queue)
+            self._queue.add_after(self._key_of(new.metadata.uid), seconds)
             return
         edit = edited(old, new)
         self.wake_unit_of(new, WakeCause.EDIT if edit else WakeCause.WATCH)

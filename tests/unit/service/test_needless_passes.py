@@ -11,6 +11,7 @@ import pytest
 from annotations import PREFIX
 from scheduler.core.naming import JOB_ID
 from scheduler.kube.wire import PodCondition, PodStatus
+from scheduler.reconcile.workqueue import WorkQueue
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -102,6 +103,18 @@ async def test_own_binding_brings_its_pass_seconds_later(
     await asyncio.sleep(4)
     assert passes(service) == before
     assert not unit.waiting
+    await asyncio.sleep(2)
+    assert passes(service) == before + 1
+
+
+async def test_the_more_units_wait_the_later_is_the_pass_after_a_binding(
+    service: Service, kube: TinyKube, slurm: TinySlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkQueue, "__len__", lambda _self: 2000)
+    await just_bound(service, kube, slurm)
+    before = passes(service)
+    await asyncio.sleep(24)
+    assert passes(service) == before
     await asyncio.sleep(2)
     assert passes(service) == before + 1
 
