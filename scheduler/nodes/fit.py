@@ -43,9 +43,10 @@ SURVEY_SECONDS: Final = 1.0
 # How many surveys are kept. They are kept for templates, not for pods: all pods of one controller
 # share one. Each takes a third of a MB if a thousand nodes are ruled out.
 _REMEMBERED: Final = 192
-# Of how many pods the demands are kept until the pod changes. The pods themselves are in memory
-# anyway, and their demands take a few hundred bytes each.
-_DEMANDS_KEPT: Final = 4096
+# Of how many pods the demands are kept until the pod changes: those that are submitted and bound at
+# the same time in a burst. They take a few hundred bytes each, but a user can make that 36 KiB by
+# terms (measured) and 96 KiB by labels (`kube/slim.py`).
+_DEMANDS_KEPT: Final = 512
 # The cost of checking one Node, in texts that are compared with labels: a fixed part, and a part
 # for each term and constraint. The pod's own requirements are added to it.
 _NODE_ITEMS: Final = 20

@@ -68,3 +68,24 @@ def test_results_of_few_pods_are_kept_and_the_oldest_goes_first():
     assert compute.times == len(pods)
     of(pods[0])
     assert compute.times == len(pods) + 1
+
+
+def test_owner_may_say_how_many_are_kept_and_that_one_is_gone():
+    of = OfPod(Counted(), most=MOST_KEPT + 1)
+    pods = [pod(str(number)) for number in range(MOST_KEPT + 2)]
+    for it in pods:
+        of(it)
+    assert len(of) == MOST_KEPT + 1
+    of.forget(pods[1].metadata.uid)
+    of.forget("unknown")
+    assert len(of) == MOST_KEPT
+
+
+def test_nothing_is_kept_of_a_pod_that_was_forgotten():
+    of = OfPod(lambda it: it.metadata.uid)
+    name = Watched("train")
+    gone = weakref.ref(name)
+    of(pod(name=name))
+    del name
+    of.forget("uid")
+    assert gone() is None

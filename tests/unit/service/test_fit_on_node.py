@@ -181,3 +181,14 @@ async def test_without_the_right_to_read_pods_nothing_is_checked(service, kube):
     await asyncio.sleep(5)
     await started(service, "uid-1", "n1")
     assert kube.bindings == [("uid-1", "n1")]
+
+
+async def test_what_a_pod_demands_is_kept_until_it_changes_or_is_gone(service, kube):
+    kube.create("uid-1")
+    service.start()
+    await asyncio.sleep(2)
+    assert len(service.fit._demanded) == 1
+    kube.edit("uid-1", {"sunk.coreweave.com/comment": "another"})
+    kube.delete("uid-1")
+    await asyncio.sleep(2)
+    assert len(service.fit._demanded) == len(service.fit._plain) == 0
