@@ -31,9 +31,9 @@ PIECE_BYTES: Final = 64 * 1024
 _MOST_WIRE_PER_BODY: Final = 8
 # A chunk may have an extension, and the last one is followed by a trailer. httptools keeps a field
 # of the trailer until its end.
-_MOST_BETWEEN_CHUNKS: Final = 4 * 1024
-# So many bytes of chunks with one byte each take 0.06 ms (measured).
-_SLICE_BYTES: Final = 4 * 1024
+_MOST_BETWEEN_CHUNKS: Final = 1024
+# So many bytes of chunks with one byte each take 0.02 ms (measured).
+_SLICE_BYTES: Final = 1024
 # "100 Continue" and other interim responses, none of which we ask for.
 _MOST_INTERIM: Final = 4
 _END_OF_HEAD: Final = b"\r\n\r\n"
