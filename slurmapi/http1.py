@@ -136,7 +136,7 @@ class _Parsed:
         """Keep a part of the body. Raises SlurmGarbled if it becomes too large."""
         if not self.complete:
             self.body += data
-            check_size(len(self.body), self._max_body)
+            _check_size(len(self.body), self._max_body)
 
     def on_message_complete(self) -> None:
         """The response has ended."""
@@ -241,24 +241,21 @@ class Exchange:
         return raw[:size]
 
     async def _sized(self, source: ByteSource, size: int) -> bytes:
-        check_size(size, self._max_body)
-        if len(self._unread) >= size:  # nearly always: the peer sends short answers in one piece
-            body, self._unread = bytes(self._unread[:size]), self._unread[size:]
-            return body
-        body_so_far = bytearray()
-        while (missing := size - len(body_so_far)) > 0:
+        _check_size(size, self._max_body)
+        body = bytearray()
+        while (missing := size - len(body)) > 0:
             piece = await self._next(source)
-            body_so_far += piece[:missing]
+            body += piece[:missing]
             self._unread = piece[missing:]
-        return bytes(body_so_far)
+        return bytes(body)
 
     async def _until_end(self, source: ByteSource) -> bytes:
         body = bytearray(self._unread)
         self._unread = memoryview(b"")
-        check_size(len(body), self._max_body)
+        _check_size(len(body), self._max_body)
         while piece := await source.read(PIECE_BYTES):
             body += piece
-            check_size(len(body), self._max_body)
+            _check_size(len(body), self._max_body)
         return bytes(body)
 
     async def _chunks(self, source: ByteSource, parser: _Parser) -> bytes:
@@ -270,7 +267,7 @@ class Exchange:
             piece, self._unread = data[:_SLICE_BYTES], data[_SLICE_BYTES:]
             parser.feed(piece)
             taken += len(piece)
-            check_size(taken // _MOST_WIRE_PER_BODY, self._max_body)
+            _check_size(taken // _MOST_WIRE_PER_BODY, self._max_body)
             between = 0 if len(found.body) > had else between + len(piece)
             if between > _MOST_BETWEEN_CHUNKS and not found.complete:
                 raise SlurmGarbled(f"more than {_MOST_BETWEEN_CHUNKS} bytes between two chunks")
@@ -286,8 +283,8 @@ class Exchange:
         return data
 
 
-def check_size(size: int, limit: int) -> None:
-    """Raises SlurmGarbled if a body of `size` bytes is above the limit."""
+def _check_size(size: int, limit: int) -> None:
+    """Raises SlurmUnreadable if a body of `size` bytes is above the limit."""
     if size > limit:
         raise SlurmUnreadable(f"response of {size} bytes, the limit is {limit}")
 

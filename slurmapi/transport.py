@@ -153,7 +153,7 @@ class HttpTransport:
         """The first response to `request`.
 
         Raises SlurmUnreachable or SlurmFenced (never sent), SlurmInterrupted (maybe sent) or
-        SlurmGarbled.
+        SlurmGarbled; ValueError for a request with characters that HTTP does not allow.
         """
         progress = _Progress()
         what = f"{request.method} {request.target[:100]}"
