@@ -187,9 +187,7 @@ class NodeFit:
         demands = self._demanded(pod)
         if demands.too_much:
             return Unfit("cannot be compared with what the pod requires")
-        about_others = demands.near or demands.apart or demands.spread
-        if about_others or self._repelling(demands):
-            why = self._judge(demands)(node)
+        why = self._judge(demands)(node)
         return Unfit(why) if why else self._room(demands, node, alike)
 
     def waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
@@ -344,6 +342,9 @@ class NodeFit:
         """A function that returns why pod affinity or topology spread forbid a Node now; "" if
         neither does.
         """
+        repelling = self._repelling(demands) if self.readable else {}
+        if not (demands.near or demands.apart or demands.spread or repelling):
+            return _nothing_forbidden
         affinity = AffinityFilter(
             demands.near,
             demands.apart,
@@ -351,7 +352,7 @@ class NodeFit:
             labels=demands.labels,
             count=self.around.count,
             topology=self._nodes.topology,
-            repelling=self._repelling(demands) if self.readable else {},
+            repelling=repelling,
         )
         if not demands.spread:
             return affinity.complaint
@@ -402,6 +403,10 @@ class NodeFit:
                     why = f"has its port {port} taken by pod {pod.namespace}/{pod.name}"
                     return Unfit(why, passes=not staying, occupied=True)
         return None
+
+
+def _nothing_forbidden(_node: NodeFacts) -> str:
+    return ""
 
 
 def _sum(pods: list[Neighbour], name: str) -> int:
