@@ -244,7 +244,7 @@ class Recorder:
     async def _wait_for_news(self) -> None:
         """Wait until an Event was recorded or written, or a pause is over."""
         seconds = self._pauses.next_over(asyncio.get_running_loop().time())
-        if self._yields_since is not None:
+        if self._gives_way:
             seconds = min(seconds or math.inf, _YIELD_LOOK_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds and max(seconds, _SOONEST_SECONDS)):
