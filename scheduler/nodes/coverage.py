@@ -17,7 +17,7 @@ from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
-from scheduler.state.units import Placeholder, Unit, Units
+from scheduler.state.units import Unit, Units
 from slurmapi import BaseState
 
 
@@ -117,23 +117,18 @@ class Coverage:
         if unit is None or self._units.silent:
             presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
-        job = unit.job
-        standing = self._by_job(unit, job, uid, node, kube_node)
+        standing = self._by_job(unit, uid, node, kube_node)
         if standing is not _Standing.COVERED:
             presence.uncovered_since(uid, now)
             return standing
         presence.covered(uid)
-        fresh = job is not None and job.asked_at >= asked_after
+        fresh = unit.job is not None and unit.job.asked_at >= asked_after
         return _Standing.COVERED if fresh else _Standing.STALE
 
     def _by_job(
-        self,
-        unit: Unit,
-        job: Placeholder | None,
-        uid: str,
-        node: str,
-        kube_node: Callable[[str], str],
+        self, unit: Unit, uid: str, node: str, kube_node: Callable[[str], str]
     ) -> _Standing:
+        job = unit.job
         if job is None:
             return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
         if job.missing:
