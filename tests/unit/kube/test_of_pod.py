@@ -6,6 +6,8 @@ import weakref
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from scheduler.kube.of_pod import MOST_KEPT, OfPod
 from scheduler.kube.wire import ObjectMeta, Pod
 
@@ -47,14 +49,19 @@ def test_pod_that_was_replaced_is_computed_anew_even_if_it_is_equal():
     assert compute.times == 3
 
 
-def test_former_version_of_a_pod_is_not_kept():
+@pytest.mark.parametrize(
+    "let_go",
+    [lambda of: of(pod()), lambda of: of.forget("uid")],
+    ids=["another version came", "it was forgotten"],
+)
+def test_former_version_of_a_pod_is_not_kept(let_go):
     of = OfPod(lambda it: it.metadata.uid)
     name = Watched("train")
     gone = weakref.ref(name)
     of(pod(name=name))
     del name
     assert gone() is not None
-    of(pod())
+    let_go(of)
     assert gone() is None
 
 
@@ -79,13 +86,3 @@ def test_owner_may_say_how_many_are_kept_and_that_one_is_gone():
     of.forget(pods[1].metadata.uid)
     of.forget("unknown")
     assert len(of) == MOST_KEPT
-
-
-def test_nothing_is_kept_of_a_pod_that_was_forgotten():
-    of = OfPod(lambda it: it.metadata.uid)
-    name = Watched("train")
-    gone = weakref.ref(name)
-    of(pod(name=name))
-    del name
-    of.forget("uid")
-    assert gone() is None

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec import NODEFAULT
-from msgspec.structs import fields, replace
+from msgspec.structs import fields as fields_of
+from msgspec.structs import replace
 
 from slurmapi import ApiVersion, JobSubmission, SlurmInvalid
 from slurmapi.submission import encode_submission, problem
@@ -45,7 +46,9 @@ def test_external_job_has_the_verified_shape(placeholder: JobSubmission) -> None
 
 
 def test_defaults_are_acceptable_because_they_are_not_checked() -> None:
-    defaults = {it.name: it.default for it in fields(JobSubmission) if it.default is not NODEFAULT}
+    defaults = {
+        it.name: it.default for it in fields_of(JobSubmission) if it.default is not NODEFAULT
+    }
     del defaults["script"]  # it has no rule of its own
     assert len(defaults) > 30
     assert {name: problem(name, value) for name, value in defaults.items()} == dict.fromkeys(
