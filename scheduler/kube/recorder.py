@@ -9,8 +9,8 @@ A webhook may refuse the Events of one namespace, or take long over each. So at 
 namespace is written at a time. An Event that fails or is slow delays its own namespace alone. All
 namespaces wait only if the API server can serve none of them (`event_pauses.py`).
 
-While pods wait for the scheduler itself, as in a burst, their Events wait too, for some seconds.
-They cost the API server half as much as the bindings.
+While pods wait for the scheduler itself, as in a burst, their Events wait too, for half a minute at
+most. They cost the API server half as much as the bindings.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ Dropped = Literal["object", "full", "refused", "shutdown"]
 the process ended.
 """
 LONGEST_NAME = 253 - 33  # the longest DNS subdomain, less the suffix added here
-REMEMBERED = 4096  # client-go remembers as many to count repetitions
 TRIES = 12  # client-go's number, for an API server that is away
 WRITERS = 4  # namespaces whose Events are being written at the same time
 # The budget of each object, as in client-go's EventSourceObjectSpamFilter: a burst of Events at
@@ -52,11 +51,14 @@ WRITERS = 4  # namespaces whose Events are being written at the same time
 OBJECT_BURST = 25
 OBJECT_SECONDS = 300.0
 TOTAL_BURST = 100
-CAPACITY = 2000
+# A burst of thousands of pods has an Event for each. One takes 1.4 KiB in memory (measured), and
+# 1 KiB more with the longest message.
+CAPACITY = 8192
+REMEMBERED = CAPACITY  # to count repetitions of what waits or was written
 DRAIN_SECONDS = 2.0  # a part of the grace period of the shutdown
 # Events give way to other work for this long since the first of those that wait did, and only while
 # fewer than this many wait.
-YIELD_SECONDS = 10.0
+YIELD_SECONDS = 30.0
 YIELD_EVENTS = CAPACITY // 2
 # How often Events that give way look whether they still must.
 _YIELD_LOOK_SECONDS = 0.2
