@@ -167,7 +167,10 @@ class Pulse:
 
     def _claimed(self, job_id: int) -> bool:
         """Whether the job is known from annotations only. Anybody may write any number there."""
-        return all(unit.job is not None and unit.job.claimed for unit in self._units.by_job(job_id))
+        for unit in self._units.by_job(job_id):
+            if unit.job is None or not unit.job.claimed:
+                return False
+        return True
 
     async def _try_claimed(self, job_ids: list[int]) -> Mapping[int, JobState]:
         """Ask for the states of claimed jobs. If Slurm does not accept one id, it refuses the whole
@@ -295,11 +298,12 @@ class Pulse:
     def _seen(
         self, unit: Unit, job: Placeholder, state: JobState | None, *, runs_from: float
     ) -> None:
-        if state is not None and not state.ended and state is not _UNKNOWN:
-            job.lived_at = self._clock()
         if state is None:
             self._absent(unit, job)
-        elif state != job.state or job.missing:
+            return
+        if not state.ended and state is not _UNKNOWN:
+            job.lived_at = self._clock()
+        if state != job.state or job.missing:
             self._changed(unit, job, state)
             job.runs(since=runs_from)
 

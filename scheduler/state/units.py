@@ -337,7 +337,7 @@ class Units:
         self._units: dict[str, Unit] = {}
         self._by_pod: dict[str, Unit] = {}
         # Mostly one unit. But a copy of a pod's manifest has the same job id in its annotation.
-        self._by_job: dict[int, tuple[str, ...]] = {}
+        self._by_job: dict[int, tuple[Unit, ...]] = {}
         self.binding: dict[str, str] = {}
         """Pod uid to Node of bindings that were sent but that the watch does not show yet."""
         self.silent = False
@@ -372,7 +372,7 @@ class Units:
         self._units[unit.key] = unit
         self._by_pod |= dict.fromkeys(unit.members, unit)
         if unit.job is not None:
-            self._hold(unit.job.job_id, unit.key)
+            self._hold(unit.job.job_id, unit)
         return unit
 
     def join(self, unit: Unit, pod: Member, member: Membership) -> None:
@@ -424,7 +424,7 @@ class Units:
         if job is not None:
             unit.others_job = None
             unit.is_rid_of({job.job_id})
-            self._hold(job.job_id, unit.key)
+            self._hold(job.job_id, unit)
 
     def drop_false_claim(
         self, unit: Unit, *, others: int | None, doubt_since: float | None
@@ -437,7 +437,7 @@ class Units:
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:
         """The units that hold or claim this job. If there are several, at most one is right."""
-        return tuple(map(self._units.__getitem__, self._by_job.get(job_id, ())))
+        return self._by_job.get(job_id, ())
 
     def own_jobs(self, job_id: int) -> list[Placeholder]:
         """The placeholder with this id, if we have submitted it or found it to be ours. Anybody may
@@ -450,11 +450,11 @@ class Units:
         """The ids of all placeholders."""
         return list(self._by_job)
 
-    def _hold(self, job_id: int, key: str) -> None:
-        others = (it for it in self._by_job.get(job_id, ()) if it != key)
-        self._by_job[job_id] = (*others, key)
+    def _hold(self, job_id: int, unit: Unit) -> None:
+        others = [it for it in self.by_job(job_id) if it.key != unit.key]
+        self._by_job[job_id] = (*others, unit)
 
     def _let_go(self, job_id: int, key: str) -> None:
-        left = tuple(it for it in self._by_job.pop(job_id, ()) if it != key)
+        left = tuple([it for it in self._by_job.pop(job_id, ()) if it.key != key])
         if left:
             self._by_job[job_id] = left
