@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
 
 from scheduler.core.labels import Selector, selector
 from scheduler.core.node_requests import Amounts, ContainerRequests, requested
@@ -16,15 +18,26 @@ from scheduler.kube.wire import (
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    Quantity,
     TopologySpreadConstraint,
 )
 
 _HARD = "DoNotSchedule"
 _ALWAYS = "Always"
+# Most pods request a few resources and nothing else that counts. It is counted once for all pods of
+# a template. A key has at most so many names, of 317 bytes each.
+_FEW_NAMES: Final = 16
+
+_Requests = tuple[tuple[tuple[str, Quantity], ...], ...]
+"""What each container requests, by name."""
 
 
 def requests_of(pod: Pod) -> Amounts:
     """The amounts of resources that the pod requests of its Node."""
+    if _is_plain(pod):
+        asked = tuple([tuple(it.resources.requests.items()) for it in pod.spec.containers])
+        if sum(map(len, asked)) <= _FEW_NAMES:
+            return _requested_by(asked)
     spec, status = pod.spec, pod.status
     said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
     resize = pod.condition("PodResizePending")
@@ -35,6 +48,22 @@ def requests_of(pod: Pod) -> Amounts:
         overhead=spec.overhead,
         infeasible=resize is not None and resize.reason == "Infeasible",
     )
+
+
+def _is_plain(pod: Pod) -> bool:
+    """Whether the requests of its containers are all that counts: nobody has resized it."""
+    spec, status = pod.spec, pod.status
+    if spec.init_containers or spec.overhead or spec.resources is not None:
+        return False
+    for said in status.container_statuses:
+        if said.resources is not None or said.allocated_resources:
+            return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _requested_by(asked: _Requests) -> Amounts:
+    return requested([ContainerRequests(dict(it)) for it in asked])
 
 
 def ports_of(pod: Pod) -> tuple[HostPort, ...]:
