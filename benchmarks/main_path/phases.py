@@ -174,9 +174,18 @@ class Run:
         )
 
     async def _full(self, watch_seconds: float) -> tuple[list[Waiting], Relief]:
-        """In a full cluster a tenth of the pods waits, then all of them; then there is room."""
-        port = urlsplit(self._servers.slurm_url).port or 80
+        """In a full cluster a tenth of the pods waits, then all of them; then there is room. The
+        relay takes as much CPU as the scheduler in a burst, so the scheduler starts again without.
+        """
         everything = await self._hands.fill()
+        waiting = await self._wait(watch_seconds)
+        async with observed.running(self._servers, self._folder) as scheduler:
+            await scheduler.until_ready()
+            await asyncio.sleep(_SETTLE_SECONDS)
+            return waiting, await self._relief(scheduler, everything)
+
+    async def _wait(self, watch_seconds: float) -> list[Waiting]:
+        port = urlsplit(self._servers.slurm_url).port or 80
         async with (
             CountingRelay(port) as relay,
             observed.running(self._servers, self._folder, slurm_url=relay.url) as scheduler,
@@ -190,7 +199,7 @@ class Run:
                 await asyncio.sleep(_SETTLE_SECONDS)
                 waiting.append(await watched(scheduler, relay, pods=count, seconds=watch_seconds))
                 before = count
-            return waiting, await self._relief(scheduler, everything)
+            return waiting
 
     async def _relief(self, scheduler: ObservedScheduler, everything: int) -> Relief:
         self._say(f"room for all {self._pods} at once, then all are deleted")
