@@ -210,10 +210,15 @@ class Pulse:
                 self._on_change(unit.key, self._asked_for)
 
     async def run(self) -> None:
-        """Ask for ever; cancel it to stop."""
+        """Ask for ever; cancel it to stop. One slow answer does not delay the next pulse: while
+        slurmctld tests its whole queue it answers nobody, with 1000 waiting jobs for up to 1.2 s
+        (measured), and then it may start them all.
+        """
+        former = math.inf
         while True:
             took = await self._pulse()
-            await self._rest(took)
+            await self._rest(min(took, former))
+            former = took
 
     async def _rest(self, took: float) -> None:
         """Wait until the next pulse is due. What happens meanwhile may make it due sooner."""

@@ -444,6 +444,18 @@ async def test_slow_slurm_is_asked_less_often(slurm, pulsed):
     assert slurm.calls["states"] <= 60 / (2.0 * 3) + 1
 
 
+async def test_one_slow_answer_does_not_delay_the_next_pulse(slurm, pulsed):
+    pulsed.add()
+    async with pulsed.running():
+        await asyncio.sleep(5)
+        slurm.seconds["states"], asked = 2.0, slurm.calls["states"]
+        await asyncio.sleep(2 * FAST)
+        assert slurm.calls["states"] == asked + 1, "one request is on its way"
+        slurm.seconds["states"] = 0.002
+        await asyncio.sleep(2.0 + FAST)
+        assert slurm.calls["states"] >= asked + 2
+
+
 async def test_slurm_that_is_away_is_asked_ever_less_often(slurm, pulsed):
     slurm.fail["ping"].extend([SlurmUnreachable("refused")] * 1000)
     async with pulsed.running():
