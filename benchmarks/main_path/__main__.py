@@ -1,7 +1,7 @@
 """`python -m benchmarks.main_path --on sandbox --pods 1000`: pods/s and what they cost.
 
-For comparison, a burst through a loop without logic precedes each burst through the scheduler;
-`--guard` adds one with the handover guard on.
+For comparison, there is a burst through a loop without logic beside each burst through the
+scheduler; `--guard` adds one with the handover guard on.
 Exit status 1 where the scheduler, or the bare loop, did not get all pods bound.
 """
 
@@ -85,7 +85,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     if args.watch_seconds is None:
         args.watch_seconds = _SHORT_WATCH_SECONDS if args.pods < _SMALL else _WATCH_SECONDS
     _check(parser, args)
-    args.jobs = args.pods * (2 * args.rounds + 2)
+    args.jobs = args.pods * (4 * args.rounds + 2)
     return args
 
 

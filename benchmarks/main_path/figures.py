@@ -133,7 +133,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: list[SchedulerBurst]
     guarded: list[SchedulerBurst]
     waiting: list[Waiting]
-    relief: Relief
+    bare_relief: list[float]
+    """Seconds from the room for all pods until the bare loop had bound them."""
+    relief: list[Relief]
 
     @property
     def ratios(self) -> list[float]:
@@ -152,3 +154,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         """Pods per second with the handover guard divided by those without it, for each round."""
         pairs = zip(self.guarded, self.scheduler, strict=False)
         return [on.burst.per_second / off.burst.per_second for on, off in pairs]
+
+    @property
+    def relief_ratios(self) -> list[float]:
+        """How many times longer the scheduler took than the bare loop after there was room."""
+        pairs = zip(self.bare_relief, self.relief, strict=True)
+        return [full.seconds / bare for bare, full in pairs]

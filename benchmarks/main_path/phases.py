@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -80,7 +81,17 @@ class Run:
             for name, step in steps if number % 2 else steps[::-1]:
                 self._say(f"round {number} of {rounds}: {name}")
                 await step()
-        waiting, relief = await self._full(watch_seconds)
+        waiting = await self._full(watch_seconds)
+        bare_relief: list[float] = []
+        relief: list[Relief] = []
+        for number in range(1, rounds + 1):
+            rooms: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+                ("bare loop", lambda: _add(bare_relief, self._bare_relief())),
+                ("scheduler", lambda: _add(relief, self._relief())),
+            ]
+            for name, step in rooms if number % 2 else rooms[::-1]:
+                self._say(f"round {number} of {rounds}: room for all that wait at once: {name}")
+                await step()
         return Figures(
             servers=self._servers.name,
             nodes=self._servers.nodes,
@@ -89,13 +100,27 @@ class Run:
             scheduler=schedulers,
             guarded=guarded,
             waiting=waiting,
+            bare_relief=bare_relief,
             relief=relief,
         )
 
     async def _bare(self) -> Burst:
         await self._hands.create(self._names(0, self._pods))
-        settings = settings_file(self._servers, self._folder, timeout_seconds=self._patience)
         before = cpu_seconds_below(os.getpid())
+        async with self._bare_loop() as finished:
+            outcome = await finished()
+        servers = difference(before, cpu_seconds_below(os.getpid()))
+        await self._all_run()
+        ran_at = time.monotonic()
+        await self._hands.clear(seconds=self._patience)
+        return _bare_burst(outcome, servers=servers, ran_at=ran_at)
+
+    @asynccontextmanager
+    async def _bare_loop(self) -> AsyncIterator[Callable[[], Awaitable[bare.Outcome]]]:
+        """The bare loop, with all pods that there are. What is returned waits for its end; it
+        raises BareLoopFailed.
+        """
+        settings = settings_file(self._servers, self._folder, timeout_seconds=self._patience)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.main_path.bare", str(settings)),
             stdin=asyncio.subprocess.DEVNULL,
@@ -104,20 +129,19 @@ class Run:
             # As the scheduler and the servers: Linux divides busy CPUs between sessions.
             start_new_session=True,
         )
-        try:
+
+        async def finished() -> bare.Outcome:
             printed, _ = await process.communicate()
+            if process.returncode:
+                raise BareLoopFailed(f"the bare loop ended with status {process.returncode}")
+            return msgspec.json.decode(printed, type=bare.Outcome)
+
+        try:
+            yield finished
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        servers = difference(before, cpu_seconds_below(os.getpid()))
-        if process.returncode:
-            raise BareLoopFailed(f"the bare loop ended with status {process.returncode}")
-        await self._all_run()
-        ran_at = time.monotonic()
-        await self._hands.clear(seconds=self._patience)
-        outcome = msgspec.json.decode(printed, type=bare.Outcome)
-        return _bare_burst(outcome, servers=servers, ran_at=ran_at)
 
     async def _guarded(self) -> SchedulerBurst:
         """A burst with the guard: PrologSlurmctld of each job asks before its pod is bound."""
@@ -173,18 +197,9 @@ class Run:
             jobs_gone_seconds=time.monotonic() - began,
         )
 
-    async def _full(self, watch_seconds: float) -> tuple[list[Waiting], Relief]:
-        """In a full cluster a tenth of the pods waits, then all of them; then there is room. The
-        relay takes as much CPU as the scheduler in a burst, so the scheduler starts again without.
-        """
-        everything = await self._hands.fill()
-        waiting = await self._wait(watch_seconds)
-        async with observed.running(self._servers, self._folder) as scheduler:
-            await scheduler.until_ready()
-            await asyncio.sleep(_SETTLE_SECONDS)
-            return waiting, await self._relief(scheduler, everything)
-
-    async def _wait(self, watch_seconds: float) -> list[Waiting]:
+    async def _full(self, watch_seconds: float) -> list[Waiting]:
+        """In a full cluster a tenth of the pods waits, then all of them."""
+        await self._hands.fill()
         port = urlsplit(self._servers.slurm_url).port or 80
         async with (
             CountingRelay(port) as relay,
@@ -199,25 +214,47 @@ class Run:
                 await asyncio.sleep(_SETTLE_SECONDS)
                 waiting.append(await watched(scheduler, relay, pods=count, seconds=watch_seconds))
                 before = count
-            return waiting
+        await self._hands.clear(seconds=self._patience)
+        return waiting
 
-    async def _relief(self, scheduler: ObservedScheduler, everything: int) -> Relief:
-        self._say(f"room for all {self._pods} at once, then all are deleted")
-        before = await scheduler.scrape()
-        freed = time.time()
-        await self._hands.cancel([everything])
-        await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
-        await self._all_bound(scheduler)
-        scrape = await scheduler.scrape()
-        took = max(scheduler.times(BOUND).values()) - freed
-        return Relief(
-            pods=self._pods,
-            seconds=took,
-            allocated_to_bound=_allocated_to_bound(scrape, longest=took),
-            stalls=scrape.stalls(since=before),
-            peak_rss_mib=scheduler.peak_rss_mib(),
-            release=await self._release(),
-        )
+    async def _bare_relief(self) -> float:
+        """As `_relief`, for the bare loop: from the room until all pods are bound, in seconds."""
+        everything = await self._hands.fill()
+        await self._hands.create(self._names(0, self._pods))
+        async with self._bare_loop() as finished:
+            await self._hands.until("all jobs wait", self._all_submitted, seconds=self._patience)
+            await asyncio.sleep(_SETTLE_SECONDS)
+            freed = time.monotonic()
+            await self._hands.cancel([everything])
+            outcome = await finished()
+        await self._hands.clear(seconds=self._patience)
+        return max(it.bound for it in outcome.courses) - freed
+
+    async def _all_submitted(self) -> bool:
+        return len(await self._hands.live_jobs()) > self._pods
+
+    async def _relief(self) -> Relief:
+        """All pods wait in a full cluster, and then there is room for all of them at once."""
+        everything = await self._hands.fill()
+        await self._hands.create(self._names(0, self._pods))
+        async with observed.running(self._servers, self._folder) as scheduler:
+            await scheduler.until_logged(SUBMITTED, self._pods, seconds=self._patience)
+            await asyncio.sleep(_SETTLE_SECONDS)
+            before = await scheduler.scrape()
+            freed = time.time()
+            await self._hands.cancel([everything])
+            await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
+            await self._all_bound(scheduler)
+            scrape = await scheduler.scrape()
+            took = max(scheduler.times(BOUND).values()) - freed
+            return Relief(
+                pods=self._pods,
+                seconds=took,
+                allocated_to_bound=_allocated_to_bound(scrape, longest=took),
+                stalls=scrape.stalls(since=before),
+                peak_rss_mib=scheduler.peak_rss_mib(),
+                release=await self._release(),
+            )
 
     def _names(self, first: int, end: int) -> list[str]:
         return [f"bench-{number:05}" for number in range(first, end)]

@@ -63,6 +63,7 @@ def of_main_path(path: Path) -> Rows:
         **_latencies(found.bare, ", bare loop"),
         "peak RSS": _less((it.burst.peak_rss_mib for it in full), unit="MiB"),
         "ratio with the guard to without": _more(found.guard_ratios, goal=0.7),
+        "room for all at once, to the bare loop": _less(found.relief_ratios, goal=1.3),
     }
     return {f"burst of {each}: {name}": row for name, row in rows.items() if row is not None}
 
