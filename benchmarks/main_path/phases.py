@@ -69,29 +69,21 @@ class Run:
         bares: list[Burst] = []
         schedulers: list[SchedulerBurst] = []
         guarded: list[SchedulerBurst] = []
-        for number in range(1, rounds + 1):
-            steps: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-                ("bare loop", lambda: _add(bares, self._bare())),
-                ("scheduler", lambda: _add(schedulers, self._scheduler())),
-            ]
-            if guard:
-                steps.append(("scheduler with the guard", lambda: _add(guarded, self._guarded())))
-            # Whoever comes later is slower, so they take turns: slurmctld remembers ended jobs for
-            # five minutes, and a thousand of them cost it 0.08 ms of CPU a pod (measured).
-            for name, step in steps if number % 2 else steps[::-1]:
-                self._say(f"round {number} of {rounds}: {name}")
-                await step()
+        steps = {
+            "bare loop": lambda: _add(bares, self._bare()),
+            "scheduler": lambda: _add(schedulers, self._scheduler()),
+        }
+        if guard:
+            steps["scheduler with the guard"] = lambda: _add(guarded, self._guarded())
+        await self._in_turns(rounds, steps)
         waiting = await self._full(watch_seconds)
         bare_relief: list[float] = []
         relief: list[Relief] = []
-        for number in range(1, rounds + 1):
-            rooms: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-                ("bare loop", lambda: _add(bare_relief, self._bare_relief())),
-                ("scheduler", lambda: _add(relief, self._relief())),
-            ]
-            for name, step in rooms if number % 2 else rooms[::-1]:
-                self._say(f"round {number} of {rounds}: room for all that wait at once: {name}")
-                await step()
+        rooms = {
+            "room for all at once, bare loop": lambda: _add(bare_relief, self._bare_relief()),
+            "room for all at once, scheduler": lambda: _add(relief, self._relief()),
+        }
+        await self._in_turns(rounds, rooms)
         return Figures(
             servers=self._servers.name,
             nodes=self._servers.nodes,
@@ -103,6 +95,18 @@ class Run:
             bare_relief=bare_relief,
             relief=relief,
         )
+
+    async def _in_turns(
+        self, rounds: int, steps: Mapping[str, Callable[[], Awaitable[None]]]
+    ) -> None:
+        """Take each step once a round, in every second round in reverse order. What comes later is
+        slower: slurmctld remembers ended jobs for five minutes, and a thousand of them cost it
+        0.08 ms of CPU a pod (measured).
+        """
+        for number in range(1, rounds + 1):
+            for name in steps if number % 2 else reversed([*steps]):
+                self._say(f"round {number} of {rounds}: {name}")
+                await steps[name]()
 
     async def _bare(self) -> Burst:
         await self._hands.create(self._names(0, self._pods))
