@@ -24,9 +24,10 @@ from scheduler.kube.wire import (
 
 _HARD = "DoNotSchedule"
 _ALWAYS = "Always"
-# Most pods request a few resources and nothing else that counts. It is counted once for all pods of
-# a template. A key has at most so many names, of 317 bytes each.
-_FEW_NAMES: Final = 16
+# Most pods have a few containers that request a few resources, and nothing else that counts. It is
+# counted once for all pods of a template. This is the most containers and names together; a name
+# has up to 317 bytes.
+_FEW: Final = 16
 
 _Requests = tuple[tuple[tuple[str, Quantity], ...], ...]
 """What each container requests, by name."""
@@ -36,7 +37,7 @@ def requests_of(pod: Pod) -> Amounts:
     """The amounts of resources that the pod requests of its Node."""
     if _is_plain(pod):
         asked = tuple([tuple(it.resources.requests.items()) for it in pod.spec.containers])
-        if sum(map(len, asked)) <= _FEW_NAMES:
+        if len(asked) + sum(map(len, asked)) <= _FEW:
             return _requested_by(asked)
     spec, status = pod.spec, pod.status
     said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
