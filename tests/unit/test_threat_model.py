@@ -84,7 +84,11 @@ OF_A_POD = {
         f"then {1 / claim_budget.NAMESPACE_CLAIMS[1]:g} a",
         f"from {claim_budget.START_SECONDS:g} s after the start on",
     ),
-    "Events": (f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",),
+    "Events that wait": (f"{recorder.CAPACITY} in all",),
+    "delay of all Events": (f"{recorder.YIELD_SECONDS:g} s for the first that waits",),
+    "Events of one object": (
+        f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",
+    ),
     "a policy file": (
         f"{policy.MOST_RULES}, {policy.MOST_POLICY_BYTES // KIB // KIB} MiB, "
         f"{policy.MOST_FAULTS} lines",

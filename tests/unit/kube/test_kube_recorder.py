@@ -319,13 +319,9 @@ async def test_events_give_way_for_a_while_only(
     await written_beside(stub, api, OtherWork(), events=3, written=3)
 
 
-def test_pages_say_how_late_and_how_many_events_may_be() -> None:
-    docs = Path(__file__).parents[3] / "docs"
-    delay = f"{recorder_module.YIELD_SECONDS:.0f}"
-    assert f"up to {delay} seconds later" in (docs / "events.md").read_text()
-    limits = (docs / "threat-model.md").read_text()
-    assert f"| Events that wait | {CAPACITY} in all" in limits
-    assert f"| {delay} s for the first that waits" in limits
+def test_page_says_how_late_events_may_be() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "events.md").read_text()
+    assert f"up to {recorder_module.YIELD_SECONDS:.0f} seconds later" in page
 
 
 async def test_moment_without_other_work_does_not_have_events_wait_anew(
