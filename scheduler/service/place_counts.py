@@ -60,7 +60,8 @@ class PlaceCounts:
         self._gpus = Series(metrics.gpus)
         self._oldest = Series(metrics.oldest_waiting_pod)
         self._found: dict[PlaceLabels, _Sum] = {}
-        # What pods ask for is read again only after they have changed: it takes 20 µs for each.
+        # What pods ask for is read again only after they have changed: it takes 20 µs for each
+        # whose kubelet reports what its containers have.
         self._known: dict[str, tuple[Pod, int]] = {}
         self._read: dict[str, tuple[Pod, int]] = {}
 

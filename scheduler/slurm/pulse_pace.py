@@ -33,7 +33,7 @@ _KEPT_FOR_STARTS: Final = 20
 # Slurm more.
 _FEW_JOBS: Final = 250
 _IDLE_SECONDS_OF_MANY: Final = 2.0
-# A slow Slurm is asked again only after this many times the duration of its faster one of two
+# A slow Slurm is asked again only after this many times the duration of the faster of its last two
 # answers, and quickly after this many times.
 _REST_FACTOR: Final = 2.0
 _QUICK_REST_FACTOR: Final = 4.0
