@@ -132,8 +132,7 @@ async def test_gang_that_is_not_whole_says_who_is_missing(world: World) -> None:
 async def test_pod_that_opts_out_gets_a_job_of_its_own(world: World) -> None:
     job = pods.batch_job(2, slurm={"gang": "none"})
     await world.kube.create("jobs", job, namespace=world.namespace)
-    records = await world.one_placeholder_each()
-    assert len(records) == 2
+    records = await world.one_placeholder_each(of=2)
     assert [it.number("node_count") for it in records.values()] == [1, 1]
 
 

@@ -283,17 +283,22 @@ class World:
 
         await self.until("no placeholder is left", look, seconds=seconds)
 
-    async def one_placeholder_each(self) -> dict[str, Record]:
-        """Wait until every pod has exactly one live placeholder; returns them by pod uid."""
+    async def one_placeholder_each(self, *, of: int = 1) -> dict[str, Record]:
+        """Wait until every pod has exactly one live placeholder; returns them by pod uid.
+
+        Of so many pods at least: a controller creates its pods one after the other.
+        """
 
         async def look() -> dict[str, Record] | None:
             found = await self.kube.items("pods", namespace=self.namespace)
             live = await self.slurm.live_placeholders(self.namespace)
             owners = sorted(uid for record in live for uid in record.tag["uids"])
             wanted = sorted(pod["metadata"]["uid"] for pod in found)
-            return {it.tag["uids"][0]: it for it in live} if owners == wanted else None
+            whole = len(wanted) >= of and owners == wanted
+            return {it.tag["uids"][0]: it for it in live} if whole else None
 
-        return await self.until("every pod has exactly one live placeholder", look)
+        what = f"every pod has exactly one live placeholder, and there are {of} pods or more"
+        return await self.until(what, look)
 
     async def each_is_where_its_job_is(self) -> bool:
         """Whether each pod's only placeholder runs on the pod's Node and is named on the pod."""
