@@ -34,6 +34,8 @@ _MOST_WIRE_PER_BODY: Final = 8
 _MOST_BETWEEN_CHUNKS: Final = 1024
 # So many bytes of chunks with one byte each take 0.02 ms (measured).
 _SLICE_BYTES: Final = 1024
+# Of a size in bytes: 2**64 has 20.
+_MOST_DIGITS: Final = 20
 # "100 Continue" and other interim responses, none of which we ask for.
 _MOST_INTERIM: Final = 4
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -125,7 +127,7 @@ class _Parsed:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a field of the head, but not one of a trailer."""
         if self._in_head:
-            key, text = name.decode("ascii").lower(), value.decode("latin-1")
+            key, text = name.decode("ascii").lower(), value.decode("latin-1").strip(" ")
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
@@ -163,8 +165,12 @@ class _Parser:
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether the peer keeps the connection after this response, and has sent nothing else."""
-        return not self.found.surplus and self._http.should_keep_alive()
+        """Whether the peer keeps the connection after this response, and has sent nothing else.
+        httptools no longer says it when the response has ended.
+        """
+        options = {it.strip() for it in self.found.headers.get("connection", "").lower().split(",")}
+        kept = "keep-alive" in options or self._http.get_http_version() == "1.1"
+        return kept and "close" not in options and not self.found.surplus
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parse the next bytes. Raises SlurmGarbled."""
@@ -198,6 +204,7 @@ class Exchange:
         status, parser = await self._head(source)
         headers = parser.found.headers
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        has_end = True
         if status in _WITHOUT_BODY:
             body = b""
         elif coding is not None:
@@ -205,12 +212,12 @@ class Exchange:
                 raise SlurmGarbled(f"transfer coding {coding[:40]!r}, expected chunked")
             body = await self._chunks(source, parser)
         elif length is not None:
-            body = await self._sized(source, int(length))
+            body = await self._sized(source, _size_of(length))
         else:
-            body = await self._until_end(source)
+            body, has_end = await self._until_end(source), False
         # slurmrestd closes the connection after every error, whatever it says (measured, 24.11 and
         # 26.05).
-        reusable = status < 400 and not self._unread and parser.keeps_alive
+        reusable = status < 400 and has_end and not self._unread and parser.keeps_alive
         return Response(status=status, headers=headers, body=body), reusable
 
     async def _head(self, source: ByteSource) -> tuple[int, _Parser]:
@@ -281,6 +288,15 @@ class Exchange:
             raise CutShort(answered=True)
         self._unread = memoryview(b"")
         return data
+
+
+def _size_of(length: str) -> int:
+    """The value of Content-Length, of which httptools has checked that it has digits only. Raises
+    SlurmGarbled for so many digits that Python does not read them.
+    """
+    if len(length) > _MOST_DIGITS:
+        raise SlurmGarbled(f"Content-Length of {len(length)} digits")
+    return int(length)
 
 
 def _check_size(size: int, limit: int) -> None:

@@ -71,12 +71,27 @@ def delete(path: str = "x") -> Request:
     )
 
 
-async def test_connection_is_kept_and_used_again(server: Server, transport_of: Make) -> None:
-    server.on("GET x", other({}))
+@pytest.mark.parametrize(
+    ("answer", "connections"),
+    [
+        (message(200, b"{}"), 1),
+        (message(200, b""), 1),
+        (CHUNKED, 1),
+        (CHUNKED.replace(b"chunked\r", b"chunked \r"), 1),
+        (CHUNKED.replace(b"\r\n", b"\r\nConnection: Close\r\n", 1), 3),
+        (b"HTTP/1.1 200 OK\r\nConnection: x, close\r\nContent-Length: 2\r\n\r\n{}", 3),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", 3),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}", 1),
+    ],
+)
+async def test_connection_is_used_again_unless_the_answer_forbids_it(
+    server: Server, transport_of: Make, answer: bytes, connections: int
+) -> None:
+    server.on("GET x", raw(answer))
     transport = transport_of(server.url)
     for _ in range(3):
         assert (await transport.exchange(get())).status == 200
-    assert server.connections == 1
+    assert server.connections == connections
 
 
 async def test_first_of_two_responses_counts_and_its_connection_is_dropped(
@@ -560,6 +575,7 @@ async def test_status_without_body_is_complete_at_once(
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1_0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5000 + b"2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
