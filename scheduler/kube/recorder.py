@@ -56,7 +56,7 @@ TOTAL_BURST = 100
 CAPACITY = 8192
 REMEMBERED = CAPACITY  # to count repetitions of what waits or was written
 DRAIN_SECONDS = 2.0  # a part of the grace period of the shutdown
-# Events give way to other work for this long since the first of those that wait did, and only while
+# Events give way to other work until the oldest of them has waited for this long, and only while
 # fewer than this many wait.
 YIELD_SECONDS = 30.0
 YIELD_EVENTS = CAPACITY // 2
@@ -139,7 +139,8 @@ class Recorder:
         self._known: OrderedDict[_Key, _Entry] = OrderedDict()
         self._pauses = EventPauses()
         self._busy: set[str] = set()
-        self._yields_since: float | None = None
+        # Since when those wait that were not tried yet, the oldest first.
+        self._untried: dict[_Key, float] = {}
         self._gives_way = False
         self._others_wait: Callable[[], bool] = lambda: False
         self._wake = asyncio.Event()
@@ -166,9 +167,10 @@ class Recorder:
 
     def _admit(self, key: _Key, entry: _Entry) -> None:
         """Add the Event to those that wait, unless its object has had too many."""
-        budget = self._budgets[key.reason in self._important]
-        if budget.try_spend(key.uid, asyncio.get_running_loop().time()):
+        budget, now = self._budgets[key.reason in self._important], _now()
+        if budget.try_spend(key.uid, now):
             self._put(key, entry)
+            self._untried[key] = now
         else:
             self._on_drop("object")
 
@@ -208,7 +210,7 @@ class Recorder:
     async def _write_paced(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            found = self._next(asyncio.get_running_loop().time())
+            found = self._next(_now())
             if found is None:
                 await self._wait_for_news()
                 continue
@@ -230,22 +232,21 @@ class Recorder:
         )
         if found is not None:
             self._busy.add(found[1].ref.namespace)
+            self._untried.pop(found[0], None)
         return found
 
     def _yields(self, now: float) -> bool:
-        """Whether the Events that wait give way to other work."""
-        if not self._waiting:
-            self._yields_since = None
+        """Whether the Events that wait give way to other work. Those that failed before do not
+        count: one namespace may refuse its Events all the time.
+        """
+        oldest = next(iter(self._untried.values()), None)
+        if oldest is None or len(self._waiting) >= YIELD_EVENTS or not self._others_wait():
             return False
-        if len(self._waiting) >= YIELD_EVENTS or not self._others_wait():
-            return False
-        if self._yields_since is None:
-            self._yields_since = now
-        return now - self._yields_since < YIELD_SECONDS
+        return now - oldest < YIELD_SECONDS
 
     async def _wait_for_news(self) -> None:
         """Wait until an Event was recorded or written, or a pause is over."""
-        seconds = self._pauses.next_over(asyncio.get_running_loop().time())
+        seconds = self._pauses.next_over(_now())
         if self._gives_way:
             seconds = min(seconds or math.inf, _YIELD_LOOK_SECONDS)
         with suppress(TimeoutError):
@@ -253,13 +254,12 @@ class Recorder:
                 await self._wake.wait()
 
     async def _try(self, key: _Key, entry: _Entry, *, again: bool) -> None:
-        namespace, clock = entry.ref.namespace, asyncio.get_running_loop().time
-        began = clock()
+        namespace, began = entry.ref.namespace, _now()
         try:
             await self._write(key, entry)
-            self._pauses.written(namespace, clock(), seconds=clock() - began)
+            self._pauses.written(namespace, _now(), seconds=_now() - began)
         except KubeError as error:
-            self._pauses.failed(namespace, clock(), seconds=clock() - began, error=error)
+            self._pauses.failed(namespace, _now(), seconds=_now() - began, error=error)
             self._failed(key, entry, error, again=again)
         finally:
             self._busy.discard(namespace)
@@ -293,7 +293,7 @@ class Recorder:
         """Wait until the limit of `qps` allows one more write. Each waiting writer has its own
         turn.
         """
-        now = asyncio.get_running_loop().time()
+        now = _now()
         seconds = self._pace.wait(None, now)
         self._pace.take(None, now)
         if seconds > 0:
@@ -307,7 +307,8 @@ class Recorder:
 
     def _trim(self) -> None:
         while len(self._waiting) > CAPACITY:
-            self._waiting.drop()
+            key, _ = self._waiting.drop()
+            self._untried.pop(key, None)
             self._on_drop("full")
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -337,6 +338,11 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
+
+
+def _now() -> float:
+    """The time of the running event loop, in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 def _event_name(about: str) -> str:

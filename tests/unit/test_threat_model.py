@@ -85,7 +85,7 @@ OF_A_POD = {
         f"from {claim_budget.START_SECONDS:g} s after the start on",
     ),
     "Events that wait": (f"{recorder.CAPACITY} in all",),
-    "delay of all Events": (f"{recorder.YIELD_SECONDS:g} s for the first that waits",),
+    "delay of all Events": (f"{recorder.YIELD_SECONDS:g} s for each, from when it was recorded",),
     "Events of one object": (
         f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",
     ),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -317,6 +318,31 @@ async def test_events_give_way_for_a_while_only(
 ) -> None:
     monkeypatch.setattr(recorder_module, "YIELD_SECONDS", 0.1)
     await written_beside(stub, api, OtherWork(), events=3, written=3)
+
+
+async def test_namespace_whose_events_fail_ends_nobodys_giving_way(
+    stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "YIELD_SECONDS", 2.0)
+    recorder, others = Recorder(api, component="c", instance="i"), OtherWork()
+    stub.answer("POST", EVENTS, ok({}, 201))
+    stub.answer("POST", "/api/v1/namespaces/bad/events", status(500))
+    bad = ObjectRef(kind="Pod", namespace="bad", name="p", uid="bad")
+    recorder.record(bad, type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run(others_wait=others))
+        others.waits = False
+        await until(lambda: bool(stub.requests("POST")))
+        others.waits, began = True, time.monotonic()
+        # It pauses for 1 s, and then gives way.
+        await until(lambda: time.monotonic() - began > 2.6)
+        asked = others.asked
+        recorder.record(REF, type="Normal", reason="Why", message="because")
+        await until(lambda: others.asked - asked >= 20)  # each writer, several times
+        assert api.written == 0
+        others.waits = False
+        await until(lambda: api.written == 1)
+        recorder.stop()
 
 
 def test_page_says_how_late_events_may_be() -> None:
