@@ -23,8 +23,9 @@ say() {
 }
 
 # post URL SECONDS [NAME=VALUE]...: sets `status` (000 without an answer) and `text`, the first line
-# of the answer: curl prints several lines about a wrong certificate. The token goes to its standard
-# input, because everybody on this host can see arguments.
+# of the answer: curl prints several lines about a wrong certificate. The token goes through a pipe,
+# because everybody on this host can see arguments. It is no here-document: bash before 5.1 writes
+# those to a file in /tmp, where the token may stay, and starts no curl if that fails.
 post() {
     url=$1 seconds=$2
     shift 2
@@ -35,10 +36,9 @@ post() {
     IFS= read -r token <"$TOKEN_FILE" || [ -n "$token" ] || token=''
     [ -z "$CA_FILE" ] || set -- --cacert "$CA_FILE" "$@"
     text=$(
-        curl --silent --show-error --noproxy '*' --connect-timeout 5 --max-time "$seconds" \
-            --header @- --write-out '\n%{http_code}' "$@" "$url" 2>&1 <<EOF
-Authorization: Bearer $token
-EOF
+        printf 'Authorization: Bearer %s\n' "$token" |
+            curl --silent --show-error --noproxy '*' --connect-timeout 5 --max-time "$seconds" \
+                --header @- --write-out '\n%{http_code}' "$@" "$url" 2>&1
     )
     status=${text##*"$newline"}
     text=${text%%"$newline"*}
