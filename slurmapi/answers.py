@@ -120,6 +120,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     job_resources: _Resources | None = None
     het_job_id: Number = None
     het_job_offset: Number = None
+    array_job_id: Number = None
 
 
 class JobsAnswer(Answer, frozen=True):
@@ -472,7 +473,8 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
         time_limit_minutes=limit,
         gres=record.tres_per_node or "",
         tres_allocated=record.tres_alloc_str or "",
-        leader=_leader(record, job_id),
+        leader=_other(record.het_job_id, job_id),
+        array=_other(record.array_job_id, job_id),
         tasks=tasks,
         cpus_per_task=max(integer(record.cpus_per_task) or 1, 1),
         tasks_per_node=max(integer(record.tasks_per_node) or 0, 0),
@@ -480,8 +482,9 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
     )
 
 
-def _leader(record: JobRecord, job_id: int) -> int | None:
-    first = integer(record.het_job_id)
+def _other(value: Number, job_id: int) -> int | None:
+    """The id of the job that this one belongs to; None if it belongs to none or to itself."""
+    first = integer(value)
     return first if first and first != job_id else None
 
 

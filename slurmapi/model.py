@@ -106,6 +106,10 @@ class Job(WithAside, frozen=True, kw_only=True):
     in their order, which is also that of `nodes`. Other jobs have no `parts`. A component that was
     asked for by its own id has the id of the first as its `leader`.
 
+    A task of an array that has an id of its own has that of its `array`. Slurm gives it that id
+    when it starts, and `submit_time` remains that of the array (measured on 26.05.5 and 24.11.5):
+    so its id may be above those of jobs that were submitted later.
+
     `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
     are compared.
@@ -145,6 +149,7 @@ class Job(WithAside, frozen=True, kw_only=True):
     cpus_by_node: Mapping[str, int] = msgspec.field(default_factory=dict)
     parts: tuple[Job, ...] = ()
     leader: int | None = None
+    array: int | None = None
     answered_at: int | None = None
 
     @property

@@ -9,9 +9,9 @@ job. But ids can be reused. If many of the remembered ids are gone at once, the 
 other jobs by now, and are looked at again.
 
 Among tens of thousands of foreign jobs the first census takes minutes. A pod does not wait for all
-of it: ids rise, so as soon as a job is reached that was submitted before the pod was created, no
-later one can be the pod's. If ids have started from the beginning again, Slurm itself does not
-start a second job with the same name.
+of it: ids rise, so as soon as a job is reached that got its id before the pod was created, no later
+one can be the pod's. If ids have started from the beginning again, Slurm itself does not start a
+second job with the same name.
 """
 
 from __future__ import annotations

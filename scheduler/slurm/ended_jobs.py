@@ -93,9 +93,9 @@ class EndedJobs:
             self._adopt(job)
 
     def _all_older(self, jobs: Iterable[Job], pods: Mapping[str, datetime | None]) -> bool:
-        """Whether these jobs, and so all with lower ids, were submitted before any of the pods was
+        """Whether these jobs, and so all with lower ids, got their ids before any of the pods was
         created.
         """
         made = [0.0 if it is None else it.timestamp() for it in pods.values()]
-        submitted = [self._submit_times.latest(job) for job in jobs]
-        return bool(submitted) and max(submitted) < min(made, default=math.inf)
+        known = [self._submit_times.latest(job) for job in jobs]
+        return bool(known) and max(known) < min(made, default=math.inf)

@@ -1,4 +1,4 @@
-"""When jobs were submitted, by the API server's clock, so that they can be compared with pods.
+"""When jobs got their ids, by the API server's clock, so that they can be compared with pods.
 
 Slurm's clock and the API server's may differ by minutes. Both say in their answers what time it is
 for them: so how long ago a job was submitted is known by Slurm's clock alone, and what the API
@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from slurmapi import Job
+from slurmapi import BaseState, Job
 
 UNMEASURED_SECONDS: Final = 600.0
 """An upper bound for the difference of the two clocks, where it is not known."""
@@ -45,13 +45,23 @@ class SubmitTimes:
         self._kube_ahead = None if now is None else now - asked_at
 
     def latest(self, job: Job) -> float:
-        """When the job was submitted at the latest, by the API server's clock, in seconds since the
-        epoch; infinite if Slurm does not say. `job` is a record that has just arrived.
+        """When the job got its id at the latest, by the API server's clock, in seconds since the
+        epoch; infinite if Slurm does not say. All jobs with lower ids were submitted before that.
+        `job` is a record that has just arrived.
         """
-        submitted, slurm_now = job.submit_time, job.answered_at
+        submitted, slurm_now = _got_its_id(job), job.answered_at
         if submitted is None:
             return math.inf
         if self._kube_ahead is None or slurm_now is None:
             return submitted + UNMEASURED_SECONDS
         age = slurm_now - submitted
         return self._clock() + self._kube_ahead - age + MEASURED_SECONDS
+
+
+def _got_its_id(job: Job) -> int | None:
+    """When Slurm gave the job its id, or later: at its submission, or when a task of an array
+    started, whose submit time is that of the array. By Slurm's clock; None if that is not known.
+    """
+    if job.array is None:
+        return job.submit_time
+    return None if job.state.base is BaseState.PENDING else job.start_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from tests.contract.test_slurmrestd_raw import UNKNOWN_ID, Raw
 __all__ = ["client", "clients", "jobs"]
 
 _SECONDS: Final = 60.0
+_LATER_SECONDS: Final = 4
 _SOON_OVER: Final = "#!/bin/sh\nexec sleep 2\n"
 
 
@@ -52,6 +54,30 @@ async def test_tasks_of_an_array_that_wait_are_one_job_and_each_other_is_one(raw
     assert states[array].base is BaseState.PENDING
     assert [it.job.job_id for (it,) in jobs.values()] == list(jobs)
     assert {it.user for (it,) in jobs.values()} == {"root"}
+
+
+@pytest.mark.live
+async def test_task_of_an_array_gets_its_id_when_it_starts_and_keeps_the_time_of_the_array(
+    raw: Raw,
+) -> None:
+    """So its id may be above that of a job that was submitted later than the array."""
+    async with SlurmClient(raw.peer.url, token=FileToken(raw.peer.token_file)) as client:
+        before = set(await client.job_states())
+        begin = {"set": True, "number": int(time.time()) + _LATER_SECONDS}
+        fields = {"script": _SOON_OVER, "array": "0-4%2", "hold": None, "begin_time": begin}
+        array = (await raw.submit(flags=None, **fields)).json["job_id"]
+        begins, beside = begin["number"], (await raw.submit()).json["job_id"]
+        started = set(await _some_begun(client, array, before | {beside})) - {array}
+        tasks = [await client.job(it) for it in started]
+        other, whole = await client.job(beside), await client.job(array)
+    assert (other.array, whole.array) == (None, None)
+    assert min(started) > beside > array
+    assert other.submit_time is not None
+    for task in tasks:
+        assert (task.array, task.submit_time) == (array, whole.submit_time)
+        assert task.submit_time is not None
+        assert task.start_time is not None
+        assert task.submit_time <= other.submit_time < begins <= task.start_time
 
 
 async def _some_begun(client: SlurmClient, array: int, before: set[int]) -> Mapping[int, JobState]:

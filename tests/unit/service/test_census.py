@@ -325,6 +325,37 @@ async def test_clocks_that_differ_delay_no_pod(slurm, kube, service, ahead):
     assert slurm.calls["job"] < _MANY / 10
 
 
+def tasks_of_an_old_array(slurm: TinySlurm, count: int, *, state: JobState, started: int) -> None:
+    """Each has got its id when it started, `started` seconds from now."""
+    old, at = slurm.now() - 3600, slurm.now() + started
+    for _ in range(count):
+        slurm.add(array=1, submit_time=old, start_time=at, state=state, nodes=("n2",))
+
+
+@pytest.mark.parametrize("state", [RUNNING, JobState(BaseState.PENDING)])
+async def test_tasks_of_an_array_that_started_after_the_pod_came_hide_none_of_its_jobs(
+    slurm, kube, service, state
+):
+    kube.create(UID, created=datetime.fromtimestamp(kube.now(), UTC))
+    job_id = slurm.add(admin_comment=tag(), submit_time=slurm.now() + 1)
+    # One that waits again was preempted, and its start is the one that Slurm expects.
+    tasks_of_an_old_array(slurm, _MANY, state=state, started=1 if state is RUNNING else -60)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    assert slurm.calls["submit"] == 0
+    assert_adopted(service, job_id)
+
+
+async def test_tasks_of_an_array_that_have_run_for_a_while_delay_no_pod(slurm, kube, service):
+    tasks_of_an_old_array(slurm, _MANY, state=RUNNING, started=-60)
+    kube.create(UID, created=datetime.fromtimestamp(kube.now(), UTC))
+    await seen(kube)
+    service.start()
+    await submitted(slurm, 1)
+    assert slurm.calls["job"] < _MANY / 10
+
+
 async def test_clock_that_was_set_before_a_start_leaves_one_job(slurm, kube, service):
     """Slurm's clock was five minutes behind when it noted the submit, and others' jobs hide it."""
     created = datetime.fromtimestamp(kube.now(), UTC)

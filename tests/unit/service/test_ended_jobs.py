@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
@@ -82,6 +84,19 @@ async def test_newest_jobs_are_looked_at_and_no_more_than_one_start_may():
     assert sorted(looks.looked) == list(range(15_000, 20_000))
     await ended_jobs.look_through(range(20_000))
     assert len(looks.looked) == 5000, "once for each process"
+
+
+@pytest.mark.parametrize(("started", "taken"), [(1, [4]), (-3600, [])])
+async def test_looks_go_on_below_tasks_of_an_array_that_ran_after_the_pod_came(started, taken):
+    created = datetime(2030, 1, 1, tzinfo=UTC)
+    at = int(created.timestamp())
+    tasks = (
+        with_fields(ended(it, tag=""), array=1, submit_time=at - 3600, start_time=at + started)
+        for it in range(10, 18)
+    )
+    looks = Looks(ended(4, tag=tag_of(), submit_time=at), *tasks)
+    await looks.over(lambda: Unexplained({KEY: created})).look_through(looks.jobs)
+    assert looks.adopted == taken
 
 
 async def test_looks_end_soon_after_each_pod_has_its_job():
