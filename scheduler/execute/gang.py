@@ -108,7 +108,7 @@ class GangHand:
             return _Absent(f"{member.group} does not exist")
         shape = shape_of(member, found)
         if isinstance(shape, GangShape) and shape.in_steps:
-            gang.templates = self._sizes.of(templates_of(found, shape), ref)
+            gang.templates = await self._sizes.of(templates_of(found, shape), ref)
         return shape
 
     def _dissolve(self, unit: Unit, found: NoGang) -> None:

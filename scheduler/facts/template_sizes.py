@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from annotations import JobRequest, Problem
+from groundwork.pauses import in_slices
 from scheduler.core.gang_shape import Template
 from scheduler.core.gang_sources import GroupRef
 from scheduler.core.shapes import Expected, Size
@@ -22,6 +23,8 @@ MOST_TEMPLATES: Final = 64
 """How many templates of one object are read. A gang has fewer sizes by far (`core.shapes`)."""
 
 _WHY_BYTES: Final = 256
+# Reading one template may take 10 ms.
+_SLICE_SECONDS: Final = 0.005
 
 
 class TemplateSizes:
@@ -31,11 +34,11 @@ class TemplateSizes:
         self._reader = reader
         self._prefixes = tuple(prefixes)
 
-    def of(self, templates: Iterable[Template], ref: GroupRef) -> tuple[Expected, ...]:
+    async def of(self, templates: Iterable[Template], ref: GroupRef) -> tuple[Expected, ...]:
         """The sizes of the pods of these templates of the object, or why they are not known."""
         known: dict[bytes, Size | Problem] = {}
         sizes: list[Expected] = []
-        for template in templates:
+        async for template in in_slices(templates, seconds=_SLICE_SECONDS):
             if template.data not in known and len(known) < MOST_TEMPLATES:
                 known[template.data] = self._size(template, ref)
             sizes.append(_expected_of(template, known.get(template.data)))

@@ -113,6 +113,8 @@ class Controller:
         unit = self._newcomers.unit(key)
         if unit is None:
             return None
+        if unit.gang is not None:
+            await self._gatherer.read_ahead(unit)
         job = unit.job
         if job is not None and job.is_unread:
             # Without its record there is nothing to decide about it, so no facts are gathered yet.

@@ -53,7 +53,7 @@ _LIBRARIES: Final[Mapping[str, str]] = {
     "doctor": "aiohttp annotations groundwork msgspec pydantic slurmapi",
     "election": "structlog",
     "execute": "annotations groundwork msgspec slurmapi structlog",
-    "facts": "annotations msgspec slurmapi structlog",
+    "facts": "annotations groundwork msgspec slurmapi structlog",
     "hooks": "aiohttp groundwork slurmapi structlog",
     "kube": "aiohttp groundwork kubernetes_asyncio msgspec slurmapi structlog yaml yarl",
     "listen": "aiohttp structlog",

@@ -1,7 +1,10 @@
-"""What a pod's lists of nodes cost: the names are made when they are needed, and not kept."""
+"""What a pod's lists of nodes cost: the names are made when they are needed, and those of a few
+lists are kept.
+"""
 
 import pytest
 
+from annotations import node_list
 from annotations.node_list import MOST_NAMES, MOST_NAMES_BYTES, NodeListError, NodeNames
 from tests.support.costs import measured
 from tests.unit.annotations.pods import accepted, pod, the_problem
@@ -27,8 +30,26 @@ def test_lists_are_equal_that_name_the_same():
 def test_largest_list_is_kept_as_its_text():
     with measured() as cost:
         names = NodeNames(f"n[0001-{MOST_NAMES}]")
+        node_list._expanded.cache_clear()
     assert len(names) == MOST_NAMES
     assert cost.kept_bytes < 1_000
+
+
+def test_list_of_many_pods_is_expanded_once():
+    text = f"n[0001-{MOST_NAMES}]"
+    node_list._expanded.cache_clear()
+    same = [NodeNames(text) for _ in range(100)]
+    assert {len(names) for names in same} == {MOST_NAMES}
+    assert node_list._expanded.cache_info().misses == 1
+
+
+def test_names_of_a_few_lists_are_kept_and_no_more():
+    for number in range(100):
+        NodeNames(f"n{number}")
+    kept = node_list._expanded.cache_info().currsize
+    with measured() as cost:
+        NodeNames(f"n[0001-{MOST_NAMES}]")
+    assert kept * cost.kept_bytes < 8_000_000
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from time import thread_time
 
-from groundwork.pauses import with_pauses
+from groundwork.pauses import in_slices, with_pauses
 
 
 async def test_other_tasks_get_a_turn_after_so_many_items() -> None:
@@ -34,3 +35,24 @@ async def test_items_are_taken_only_when_their_turn_comes() -> None:
     async for item in with_pauses(items(), every=1):
         assert taken == list(range(item + 1))
     assert taken == [0, 1, 2]
+
+
+async def test_other_tasks_get_a_turn_after_so_much_cpu_time() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async for _ in in_slices(range(100), seconds=10.0):
+        pass
+    assert turns == 0, "they cost next to nothing"
+    async for _ in in_slices(range(3), seconds=0.002):
+        until = thread_time() + 0.003
+        while thread_time() < until:
+            pass
+    task.cancel()
+    assert turns == 3

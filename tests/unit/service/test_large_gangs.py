@@ -1,13 +1,16 @@
-"""Gangs of many pods: what is written on each of them does not hold up the others."""
+"""Gangs of many pods: neither reading nor writing each of them holds up the others."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from time import thread_time
+from typing import Any, Final
 
 import pytest
 
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
+from scheduler.facts.reader import _Parser
 from slurmapi import BaseState
 from tests.unit.service.test_gangs import member
 from tests.unit.service.tiny_kube import TinyKube
@@ -16,6 +19,8 @@ pytestmark = pytest.mark.looptime
 _SIZE: Final = 64
 # How long the API server takes over a write on a pod.
 _SLOW_SECONDS: Final = 0.1
+# How long reading one pod takes.
+_DEAR_SECONDS: Final = 0.003
 
 
 async def _come(kube: TinyKube, *, apart_seconds: float, size: int = _SIZE) -> None:
@@ -80,3 +85,50 @@ async def test_writes_that_are_refused_together_count_as_one_refusal(slurm, kube
     await asyncio.sleep(8)
     assert kube.condition_of("uid-0") is not None
     assert kube.condition_of("uid-63") is not None
+
+
+class Turns:
+    """Makes each call take some CPU time, and counts how many of them share a turn of the loop."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._now = 0
+        self.calls = self.most = 0
+
+    @property
+    def counted(self) -> Callable[..., Any]:
+        """What to put in the place of a method."""
+
+        def method(*args: Any) -> Any:
+            return self(*args)
+
+        return method
+
+    def __call__(self, *args: Any) -> Any:
+        if not self._now:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._now, self.calls = self._now + 1, self.calls + 1
+        self.most = max(self.most, self._now)
+        until = thread_time() + _DEAR_SECONDS
+        while thread_time() < until:
+            pass
+        return self._function(*args)
+
+    def _next(self) -> None:
+        self._now = 0
+
+
+async def test_pods_of_a_gang_are_read_in_many_turns_also_when_all_are_read_anew(
+    slurm, kube, service, monkeypatch
+):
+    """A pod may have two lists of 4096 nodes: 256 of them in one turn took 2 s."""
+    turns = Turns(_Parser.__call__)
+    monkeypatch.setattr(_Parser, "__call__", turns.counted)
+    service.start()
+    await _come(kube, apart_seconds=0.0)
+    await asyncio.sleep(LONGEST_UNTOLD_SECONDS)
+    assert (turns.calls, slurm.calls["submit"]) == (_SIZE, 1)
+    service.reader.use_kill_wait(60)  # all that was read is void
+    await asyncio.sleep(2 * LONGEST_UNTOLD_SECONDS)
+    assert turns.calls == 2 * _SIZE
+    assert turns.most <= 4

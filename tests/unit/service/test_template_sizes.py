@@ -21,9 +21,11 @@ from scheduler.core.gang_objects import (
     LeaderWorkerTemplate,
     ReplicatedJob,
 )
+from scheduler.facts.reader import RequestReader
 from scheduler.facts.template_sizes import MOST_TEMPLATES
 from scheduler.kube.wire import OwnerReference
 from tests.unit.service.test_gangs import PREFIX
+from tests.unit.service.test_large_gangs import Turns
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_slurm import TinySlurm
 
@@ -232,3 +234,16 @@ async def test_template_beyond_those_that_are_read_counts_as_the_one_before_it(
     (submitted,) = slurm.submissions.values()
     assert submitted.cpus == 4
     assert not slurm.components
+
+
+async def test_templates_are_read_in_many_turns(slurm, kube, service, monkeypatch):
+    """Each may have two lists of 4096 nodes: 64 of them in one turn took half a second."""
+    turns = Turns(RequestReader.read_template)
+    monkeypatch.setattr(RequestReader, "read_template", turns.counted)
+    parts = [(f"p{it}", 1, template("4", hostname=f"h{it}")) for it in range(MOST_TEMPLATES)]
+    kube.groups["train"] = job_set(*parts)
+    service.start()
+    of_set(kube, "p0", 0, 0, cpu="4")
+    await asyncio.sleep(2)
+    assert (turns.calls, slurm.calls["submit"]) == (MOST_TEMPLATES, 1)
+    assert turns.most <= 4
