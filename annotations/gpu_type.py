@@ -10,6 +10,8 @@ GPU that its Nodes have.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from annotations.model import AffinityExpression, PodView, Rules
 from annotations.problems import Problem
@@ -19,6 +21,10 @@ _AFFINITY = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExe
 # Splits values such as "H100_NVLINK_80GB" or "NVIDIA-H100-80GB-HBM3" into words, among which a
 # type's name is searched.
 _BETWEEN_WORDS = re.compile(r"[^a-z0-9.]+")
+LONGEST_LABEL: Final = 63
+"""The most characters that Kubernetes allows in the value of a label. No Node has a longer value,
+but a pod's author may write one of any length into an affinity expression.
+"""
 
 Types = frozenset[str] | None
 """The acceptable types; None if any type is acceptable."""
@@ -74,13 +80,14 @@ class _TypeReader:
         raise UnknownTypeError(Problem(field, ",".join(values), expected))
 
     def _type(self, value: str) -> str | None:
+        if len(value) > LONGEST_LABEL:
+            return None
         mapped = self.rules.gpu_types.get(value)
         if mapped is not None:
             return mapped
-        whole = _split_words(value)
-        names = self.rules.known_gpu_types or ()
-        known = sorted(names, key=lambda name: (-len(_split_words(name)), name))
-        return next((name for name in known if _within(_split_words(name), whole)), None)
+        whole = _words(value)
+        known = _words_of_types(self.rules.known_gpu_types or frozenset())
+        return next((name for words, name in known if words in whole), None)
 
     def _names(self) -> list[str]:
         return sorted({*self.rules.gpu_types, *(self.rules.known_gpu_types or ())})
@@ -112,11 +119,22 @@ def _union_if_all_known(several: list[Types]) -> Types:
     return frozenset().union(*known) if known and len(known) == len(several) else None
 
 
-def _split_words(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, _BETWEEN_WORDS.split(text.lower())))
+@lru_cache(maxsize=8)
+def _words_of_types(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """The words and the name of each type, those with most words first. This is worked out once,
+    because a pod may have hundreds of values and a cluster dozens of types.
+    """
+    found = [(_words(name), name) for name in names]
+    return tuple(sorted((it for it in found if it[0].strip()), key=_most_words_first))
 
 
-def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
-    return any(
-        whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1)
-    ) and bool(part)
+def _most_words_first(it: tuple[str, str]) -> tuple[int, str]:
+    words, name = it
+    return (-len(words.split()), name)
+
+
+def _words(text: str) -> str:
+    """The words of the text with a space before and after each, so that words which follow one
+    another in a value are found by searching a text in a text.
+    """
+    return f" {_BETWEEN_WORDS.sub(' ', text.lower()).strip()} "

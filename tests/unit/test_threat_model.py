@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations import node_list
+from annotations import gpu_type, node_list
 from scheduler.core import actions
 from scheduler.execute import claim_budget, edit_pace, tell
 from scheduler.facts import list_lengths
@@ -68,6 +68,7 @@ OF_A_POD = {
         f"then {surveyor.PAUSE_SECONDS * 1000:g} ms for all else",
         f"Of one namespace {surveyor.MOST_WAITING} templates wait",
     ),
+    "finding the GPU type": (f"more than {gpu_type.LONGEST_LABEL} characters",),
     "node names": (
         f"{node_list.MOST_NAMES}, of {node_list.MOST_NAMES_BYTES // KIB} KiB in all",
         f"a digest of {len(actions.Readmit(1, ('n1',)).digest)} bytes",

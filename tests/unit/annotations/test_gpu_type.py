@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from annotations import AffinityExpression, ContainerResources, JobRequest, PodView, Rules, parse
+from annotations.gpu_type import LONGEST_LABEL
+from tests.support.costs import calls
 from tests.unit.annotations.pods import WEB, accepted, pod, the_problem
 
 CLASS, MODEL = "gpu.nvidia.com/class", "gpu.nvidia.com/model"
@@ -131,6 +133,37 @@ def test_types_that_slurm_has_are_found_in_the_labels_words(value, gres):
 def test_what_slurm_has_refuses_no_pod(spec):
     """Its Nodes may have GPUs without a type, and the labels may say what no type is called."""
     assert accepted(spec, LEARNT).gres == "gres/gpu:2"
+
+
+def test_value_that_no_label_can_have_names_no_type():
+    longest = "H100-NVLINK-" + "x" * (LONGEST_LABEL - 12)
+    assert accepted(wants({CLASS: (longest,)}), LEARNT).gres == "gres/gpu:h100:2"
+    assert accepted(wants({CLASS: (longest + "x",)}), LEARNT).gres == "gres/gpu:2"
+    with_map = replace(LEARNT, gpu_types=TYPES)
+    assert accepted(wants({CLASS: (longest,)}), with_map).gres == "gres/gpu:h100:2"
+    assert the_problem(wants({CLASS: (longest + "x",)}), with_map).value == longest + "x"
+
+
+def many_words(length: int) -> str:
+    return "a-b-" * (length // 4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (many_words(88_000),),
+        tuple(f"{many_words(56)}{number}" for number in range(380)),
+    ],
+    ids=["one huge value", "many values"],
+)
+def test_words_of_values_are_not_compared_one_by_one_with_each_type(values):
+    """With 32 types the first took 110 ms, and the second 30 ms."""
+    rules = Rules(known_gpu_types=frozenset(f"h{number}" for number in range(32)))
+    spec = wants({CLASS: values})
+    accepted(spec, rules)
+    with calls() as made:
+        accepted(spec, rules)
+    assert made[0] < 500 + 50 * len(values)
 
 
 def test_label_that_neither_the_map_nor_slurm_knows_is_a_problem():
