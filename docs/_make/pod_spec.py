@@ -261,7 +261,9 @@ def _requirements(*, rights: bool) -> Requirements:
 def _volumes(*, rights: bool) -> Volumes:
     store = Store[PersistentVolume]()
     meta = {"name": "volume", "uid": "volume", "resourceVersion": "1"}
-    store.apply(decoder(PersistentVolume)(msgspec.json.encode({"metadata": meta})))
+    belongs = {"claimRef": {"namespace": _NAMESPACE, "name": "bound"}}
+    volume = msgspec.json.encode({"metadata": meta, "spec": belongs})
+    store.apply(decoder(PersistentVolume)(volume))
     found = Volumes(store)
     done = {"pv.kubernetes.io/bind-completed": "yes"}
     for name, marks, spec in (("bound", done, {"volumeName": "volume"}), ("unbound", {}, {})):

@@ -406,10 +406,19 @@ class VolumeNodeAffinity(Wire, frozen=True, gc=False):
     required: NodeSelector | None = None
 
 
+class ClaimRef(Wire, frozen=True, gc=False):
+    """The claim that a volume belongs to. `uid` is "" until the binding is complete."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class PersistentVolumeSpec(Wire, frozen=True, gc=False):
-    """A volume's restrictions on Nodes."""
+    """A volume's restrictions on Nodes, and its claim; None if it belongs to none."""
 
     node_affinity: VolumeNodeAffinity | None = None
+    claim_ref: ClaimRef | None = None
 
 
 class PersistentVolume(Wire, frozen=True, gc=False):
@@ -424,6 +433,15 @@ class PersistentVolume(Wire, frozen=True, gc=False):
         affinity = self.spec.node_affinity
         required = None if affinity is None else affinity.required
         return None if required is None else required.node_selector_terms or ()
+
+    def belongs_to(self, claim: Claim) -> bool:
+        """Whether it is bound to this claim, by the criterion of Kubernetes' volume controller. A
+        claim alone proves nothing: its author can name any volume in it, and mark it as bound.
+        """
+        meta, ref = claim.metadata, self.spec.claim_ref
+        if ref is None or (ref.namespace, ref.name) != (meta.namespace, meta.name):
+            return False
+        return ref.uid in ("", meta.uid)
 
 
 class ListMeta(Wire, frozen=True, gc=False):

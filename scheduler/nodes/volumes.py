@@ -54,7 +54,7 @@ class Volumes:
 
     def volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         """Count this change if it can matter to pods. Called with each change of a volume."""
-        if old is None or new is None or old.terms != new.terms:
+        if old is None or new is None or old.spec != new.spec:
             self.changes += 1
 
     def problems(self, pod: Pod) -> tuple[Problem, ...]:
@@ -65,12 +65,8 @@ class Volumes:
         """What the pod's volumes require of Nodes; empty if all Nodes can reach them."""
         if not self._readable or not pod.spec.volumes:
             return ()
-        found = ((name, self._volume(pod, name)) for _, name in claims_of(pod))
-        return tuple(
-            (name, volume.terms)
-            for name, volume in found
-            if volume is not None and volume.terms is not None
-        )
+        found = ((name, self._terms(pod, name)) for _, name in claims_of(pod))
+        return tuple((name, terms) for name, terms in found if terms is not None)
 
     def _problems(self, pod: Pod) -> Iterator[Problem]:
         for volume, name in claims_of(pod):
@@ -86,15 +82,20 @@ class Volumes:
             return "a PersistentVolumeClaim that is not being deleted"
         if not claim.bound:
             return _UNBOUND
-        if self._volume(pod, name) is None:
+        volume = self._volumes.by_name(claim.spec.volume_name)
+        if volume is None:
             return f"a claim whose volume exists: {claim.spec.volume_name} does not"
-        return ""
+        return "" if volume.belongs_to(claim) else _UNBOUND
 
-    def _volume(self, pod: Pod, name: str) -> PersistentVolume | None:
+    def _terms(self, pod: Pod, name: str) -> tuple[Term, ...] | None:
+        """The terms of the claim's volume; None if there are none. The pod's author may read them
+        in a message, so those of a volume of another claim do not count.
+        """
         claim = self._by_name.get((pod.metadata.namespace, name))
         if claim is None or not claim.bound:
             return None
-        return self._volumes.by_name(claim.spec.volume_name)
+        volume = self._volumes.by_name(claim.spec.volume_name)
+        return volume.terms if volume is not None and volume.belongs_to(claim) else None
 
 
 def out_of_reach(reach: Reach, node: NodeFacts) -> str:

@@ -9,9 +9,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from scheduler.kube.store import Store
 from scheduler.kube.wire import Claim, ClaimSpec, ObjectMeta, PersistentVolume, Pod, decoder
 from scheduler.nodes.fit import SURVEY_SECONDS
 from scheduler.nodes.neighbourhood import MOST_CROWDS
+from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rules import Policy, Rule
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -129,11 +131,14 @@ async def test_pod_that_runs_keeps_others_away(service, kube):
     assert left_out(service) == ("n1",)
 
 
-def volume(*zones: str) -> PersistentVolume:
-    """One that can be reached from these zones; from everywhere without any."""
+def volume(*zones: str, **ref: str) -> PersistentVolume:
+    """One that can be reached from these zones; from everywhere without any. It belongs to the
+    claim `data`, unless `ref` says otherwise.
+    """
     required = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}]
     affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": required}}} if zones else {}
-    body = {"metadata": {"name": "pv-1", "uid": "v-1"}, "spec": affinity}
+    belongs = {"claimRef": {"namespace": "ns", "name": "data", "uid": "c-1"} | ref}
+    body = {"metadata": {"name": "pv-1", "uid": "v-1"}, "spec": affinity | belongs}
     return decoder(PersistentVolume)(msgspec.json.encode(body))
 
 
@@ -264,6 +269,39 @@ async def test_pod_waits_for_its_claim_and_goes_where_the_volume_can_be_reached(
     kube.set_claim(claim(bound=True, version="2"))
     await asyncio.sleep(5)
     assert left_out(service) == ("n1",)
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [{"namespace": "team-b"}, {"name": "secret"}, {"uid": "c-0"}],
+    ids=["namespace", "name", "an earlier claim of that name"],
+)
+async def test_claim_that_names_a_volume_of_another_is_not_bound(service, kube, ref):
+    """Anybody can write into a claim that it is bound, and to which volume."""
+    kube.set_claim(claim(bound=True))
+    kube.volumes.apply(volume("r17-node-4", **ref))
+    message = await served(service, pod("uid-1", **CLAIM))
+    assert "expected a claim that is bound to a volume already" in message
+    assert not service.slurm.jobs
+
+
+@pytest.mark.parametrize("ref", [{"namespace": "team-b"}, {"name": "secret"}, {"uid": "c-0"}])
+async def test_volume_of_another_claim_is_quoted_to_nobody(lenient, kube, ref):
+    """Also where the site lets pods with unbound claims pass."""
+    kube.set_claim(claim(bound=True))
+    kube.volumes.apply(volume("r17-node-4", **ref))
+    assert lenient.volumes.reach(pod("uid-1", **CLAIM)) == ()
+    assert "SlurmPending" in await served(lenient, pod("uid-1", **CLAIM))
+    assert not any("r17" in it.message for it in lenient.recorder.events)
+
+
+def test_volume_that_gets_its_claim_is_news_to_the_pods_that_wait_for_it():
+    """The watches of claims and of volumes may bring the news in either order."""
+    found = Volumes(Store())
+    found.volume_changed(volume("b", uid="c-0"), volume("b"))
+    assert found.changes == 1
+    found.volume_changed(volume("b"), volume("b"))
+    assert found.changes == 1
 
 
 async def test_without_the_right_to_read_volumes_a_claim_is_refused(service, kube):
