@@ -30,9 +30,11 @@ MOST_FORERUNNERS: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class PodController:
     """The controller of pods. If its pods have a `revision` of their template, a new revision
-    starts again.
+    starts again. The uid alone would not do: a pod's author can write that of a controller in
+    another namespace, whose pods would then wait.
     """
 
+    namespace: str
     uid: str
     revision: str = ""
     called: str = field(default="", compare=False)  # only for messages

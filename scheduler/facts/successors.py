@@ -100,8 +100,13 @@ def _controller_of(pod: Pod) -> PodController | None:
     owner = next((it for it in pod.metadata.owner_references if it.controller), None)
     if owner is None:
         return None
-    revision = pod.metadata.labels.get(_REVISION, "")
-    return PodController(owner.uid, revision, f"{owner.kind} {owner.name}")
+    meta = pod.metadata
+    return PodController(
+        meta.namespace,
+        owner.uid,
+        meta.labels.get(_REVISION, ""),
+        called=f"{owner.kind} {owner.name}",
+    )
 
 
 def _disrupted(pod: Pod) -> str:

@@ -14,8 +14,10 @@ from scheduler.core.crash_pause import (
     pause_seconds,
 )
 
-WEB, DB = PodController("web"), PodController("db")
-CONTROLLERS = st.builds(PodController, st.sampled_from("abc"), st.sampled_from(["", "1"]))
+WEB, DB = PodController("ns", "web"), PodController("ns", "db")
+CONTROLLERS = st.builds(
+    PodController, st.just("ns"), st.sampled_from("abc"), st.sampled_from(["", "1"])
+)
 
 
 def early(times: int = 1, *, at: float = 0.0) -> Forerunner:
@@ -42,8 +44,9 @@ def test_pods_of_other_controllers_are_not_concerned():
     lines = Succession()
     lines.note(WEB, early())
     assert lines.take(DB, 0.0) is None
-    assert lines.take(PodController("web", "another revision"), 0.0) is None
-    assert lines.take(PodController("web", called="by another name"), 0.0) == early()
+    assert lines.take(PodController("ns", "web", "another revision"), 0.0) is None
+    assert lines.take(PodController("another", "web"), 0.0) is None
+    assert lines.take(PodController("ns", "web", called="by another name"), 0.0) == early()
 
 
 def test_place_that_nobody_takes_is_forgotten():
@@ -56,10 +59,10 @@ def test_place_that_nobody_takes_is_forgotten():
 def test_of_very_many_the_oldest_are_forgotten():
     lines = Succession()
     for number in range(MOST_FORERUNNERS + 5):
-        lines.note(PodController(str(number)), early(at=number / MOST_FORERUNNERS))
+        lines.note(PodController("ns", str(number)), early(at=number / MOST_FORERUNNERS))
     assert len(lines) == MOST_FORERUNNERS
-    assert lines.take(PodController("4"), 1.0) is None
-    assert lines.take(PodController("5"), 1.0) is not None
+    assert lines.take(PodController("ns", "4"), 1.0) is None
+    assert lines.take(PodController("ns", "5"), 1.0) is not None
 
 
 STEPS = st.lists(

@@ -47,7 +47,8 @@ class Stage:
         self, new: Pod, *, seconds: float = 1.0, status: PodStatus = FAILED, times: int = 1
     ) -> Unit:
         """A pod comes, lives for so long, and ends as `status` says, seen so many times."""
-        unit = Unit(new.metadata.uid, "ns", new.metadata.name, seen_at=self.now)
+        meta = new.metadata
+        unit = Unit(meta.uid, meta.namespace, meta.name, seen_at=self.now)
         unit.seen.forerunner = self.successors.take(new)
         unit.asked.tried_at = max(
             self.now, 0.0 if unit.seen.forerunner is None else unit.seen.forerunner.until
@@ -66,9 +67,11 @@ class Stage:
         return self.metrics.registry.get_sample_value("slurm_pod_scheduler_early_ends_total")
 
 
-def pod(*owners: OwnerReference, deleted: bool = False, **labels: str) -> Pod:
+def pod(
+    *owners: OwnerReference, namespace: str = "ns", deleted: bool = False, **labels: str
+) -> Pod:
     given = {name.replace("_", "-"): value for name, value in labels.items()}
-    meta = ObjectMeta("web-1-abc", "ns", "uid", labels=given, owner_references=owners)
+    meta = ObjectMeta("web-1-abc", namespace, "uid", labels=given, owner_references=owners)
     return Pod(msgspec.structs.replace(meta, deletion_timestamp=GOING if deleted else None))
 
 
@@ -147,6 +150,15 @@ def test_another_revision_of_a_stateful_set_is_tried_at_once(stage):
     stage.lives(old)
     assert stage.waits(new) == 0
     assert stage.waits(old) > 0
+
+
+def test_pods_of_another_namespace_hold_nobody_back_by_the_uid_of_a_controller(stage):
+    """An owner reference is what a pod's author wrote, so it may have any uid."""
+    hostile, victim = pod(OWNER, namespace="evil"), pod(OWNER, namespace="team-b")
+    for _ in range(7):
+        stage.lives(hostile)
+    assert stage.successors.take(victim) is None
+    assert stage.waits(hostile) > 0
 
 
 @pytest.mark.parametrize(
