@@ -57,8 +57,11 @@ class Whereabouts:
         return oldest(self.pods(unit))
 
     def slurm_nodes(self, unit: Unit) -> frozenset[str]:
-        """The Slurm nodes behind the Nodes of these pods, as far as they are known."""
-        return frozenset(self.node(pod, unit) for pod in self.pods(unit)) - {""}
+        """The Slurm nodes behind the Nodes of these pods, as far as they are known. A pod that has
+        finished needs none.
+        """
+        there = (pod for pod in self.pods(unit) if not pod.finished)
+        return frozenset(self.node(pod, unit) for pod in there) - {""}
 
     def unexplained(self) -> Unexplained:
         """Running pods without a job that Slurm has shown to be theirs."""
