@@ -75,7 +75,8 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
         return (ReadGang(), Again(SOON_SECONDS))
     missing = missing_of(facts, gang)
     if not missing:
-        return ()
+        beyond = _beyond(gang, pods)
+        return tuple(Tell(pod, Reason.GANG_INCOMPLETE, beyond) for pod in pods if beyond)
     if now < gang.untold_until:
         return (Again(gang.untold_until - now),)
     more = may_never_be_complete(gang, now)
@@ -85,6 +86,19 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
     tell = (Tell(pod, Reason.GANG_INCOMPLETE, message) for pod in pods)
     soon = until_it_may_not(gang, now)
     return (*tell, *(() if soon is None else (Again(soon),)), *_read_again(gang, now))
+
+
+def _beyond(gang: GangFacts, pods: tuple[PodFacts, ...]) -> str:
+    """Why no job of this size has a slot for each of the pods that wait; "" if it has."""
+    if gang.size is None:
+        return ""
+    beyond = [pod.name for pod in pods if pod.rank >= gang.size]
+    if not beyond:
+        return ""
+    return (
+        f"Gang {gang.name} has more pods than its size, {gang.size}, says: none is left for "
+        f"{beyond[0]}. Delete pods, or give the gang its real size on each of its pods"
+    )
 
 
 def _read_again(gang: GangFacts, now: float) -> tuple[Action, ...]:

@@ -32,7 +32,7 @@ class InWay(msgspec.Struct, frozen=True):
     """`pod` is the other pod's name as this pod's owner may see it, and `more` how many others
     there are. `since` is when this was noticed, and `since_epoch` the same in Unix seconds. The
     allocation is kept until `until`. If not `sure`, Slurm has not shown yet whether the other pod's
-    job holds the Node.
+    job holds the Node. `targets` are the Nodes where they may run.
     """
 
     pod: str
@@ -41,6 +41,7 @@ class InWay(msgspec.Struct, frozen=True):
     until: float
     more: int = 0
     sure: bool = True
+    targets: frozenset[str] = frozenset()
 
     def is_young(self, now: float) -> bool:
         """Whether the next pulse will most likely settle it."""

@@ -532,8 +532,17 @@ def _another_in_the_way(
         return (Again(SOON_SECONDS),)
     message = f"{held}: {_NEXT_ELSEWHERE}"
     tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
-    exclude = (Exclude(node, str(way)) for node in record.nodes)
+    exclude = (Exclude(node, str(way)) for node in _where(way, facts, record))
     return (*tell, *exclude, *_give_back(record.job_id, f"it holds a node {way}"), Again(0.0))
+
+
+def _where(way: InWay, facts: UnitFacts, record: Job) -> tuple[str, ...]:
+    """The nodes of the job where the other pods may run. All of them if that is not known: the
+    Node behind a node may have changed.
+    """
+    places = ((node, facts.nodes.get(node)) for node in record.nodes)
+    found = [node for node, it in places if it is not None and it.target in way.targets]
+    return tuple(found) or record.nodes
 
 
 def _too_early(

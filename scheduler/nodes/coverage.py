@@ -13,6 +13,8 @@ from enum import Enum, auto, unique
 from functools import cache
 from typing import Final
 
+from msgspec.structs import replace
+
 from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
@@ -98,7 +100,8 @@ class Coverage:
         for sure, wanted in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
             those = [uid for uid, it in standings.items() if it in wanted]
             if those:
-                return self._in_way_of(unit, those, standings, sure=sure)
+                targets = frozenset(here[uid] for uid in those)
+                return replace(self._in_way_of(unit, those, standings, sure=sure), targets=targets)
         return None
 
     def _standing(

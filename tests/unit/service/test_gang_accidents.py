@@ -8,7 +8,8 @@ import asyncio
 
 import pytest
 
-from slurmapi import BaseState
+from scheduler.core.event_reasons import Reason
+from slurmapi import BaseState, SlurmInvalid
 from tests.unit.service.test_gangs import member
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -63,3 +64,38 @@ async def test_job_that_replaces_a_lost_one_is_kept_by_the_next_process_whoever_
     await asyncio.sleep(60)
     await successor.kill()
     assert slurm.live(instead), "it holds the node of a pod that runs"
+
+
+async def test_gang_avoids_only_the_node_of_the_pod_in_its_way(slurm, kube, service):
+    five_nodes(slurm, kube)
+    service.start()
+    await service.bound("lonely", name="lonely")
+    slurm.forget(1)
+    refused = SlurmInvalid("no", error_number=2000, status=500)
+    slurm.job_submit = lambda job: refused if "lonely" in job.name else None
+    await asyncio.sleep(10)
+    for rank in range(3):
+        member(kube, rank, size=3)
+    await asyncio.sleep(5)
+    job_id = max(slurm.submissions)
+    slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2", "n3"), start_time=1)
+    await asyncio.sleep(80)
+    again = max(slurm.submissions)
+    assert again > job_id
+    assert slurm.submissions[again].excluded_nodes == ("n1",)
+
+
+async def test_gang_with_more_pods_than_its_size_gets_no_job_and_says_why(slurm, kube, service):
+    service.start()
+    for rank in range(3):
+        member(kube, rank, size=2)
+    await asyncio.sleep(60)
+    assert slurm.calls["submit"] == 0
+    said = kube.condition_of("uid-0")
+    assert (said.reason, "more pods than its size, 2" in said.message) == (
+        Reason.GANG_INCOMPLETE,
+        True,
+    )
+    kube.force_delete("uid-2")
+    await asyncio.sleep(60)
+    assert slurm.calls["submit"] == 1
