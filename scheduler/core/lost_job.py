@@ -10,7 +10,17 @@ from __future__ import annotations
 from typing import Final
 
 from annotations import JobRequest, Problem
-from scheduler.core.actions import Action, Again, Evict, Inspect, Locate, Submit, Warn, Weigh
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Evict,
+    Inspect,
+    Locate,
+    LookForTwins,
+    Submit,
+    Warn,
+    Weigh,
+)
 from scheduler.core.edits import asks_the_same
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
@@ -19,6 +29,7 @@ from scheduler.core.gang import most_on_one_node, seats_running, shapes_running
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
+from scheduler.core.twins import behind_twin
 from slurmapi.model import Job
 
 PINNED_SECONDS: Final = 30.0
@@ -91,7 +102,17 @@ def still_waits(
 ) -> tuple[Action, ...]:
     """The pinned job that replaces a lost one waits in Slurm's queue. Slurm never refuses a pinned
     job, so if another job holds the node, both would compute there without end.
+
+    If it waits for an earlier job of its own name, that one may be a former job of the pod that was
+    requeued. It must be found before Slurm starts it on another node.
     """
+    twins = (LookForTwins(),) if behind_twin(facts, record) else ()
+    return (*twins, *_until_it_starts(facts, bound, job, record, now))
+
+
+def _until_it_starts(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: Job, now: float
+) -> tuple[Action, ...]:
     tenure, request = facts.tenure, facts.asked_by(bound[0])
     waited = 0.0 if tenure.pinned_since is None else now - tenure.pinned_since
     if waited < PINNED_SECONDS:

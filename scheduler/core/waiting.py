@@ -68,6 +68,7 @@ from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, miscounted, reseated, seating
 from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
 from scheduler.core.tagged import TaggedJob
+from scheduler.core.twins import behind_twin
 from scheduler.core.unfit_node import complaint, is_waited_for, unavailable, until_it_suits
 from scheduler.core.unserved import rejections
 from scheduler.core.untold import first_words, recorded
@@ -293,11 +294,7 @@ def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) ->
     if facts.gang is not None and cause in TOO_LARGE_REASONS and record is not None and record.tag:
         message += taken_as_a_gang(facts.gang.name, len(record.tag.ranks))
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
-    # If the pod itself asks for a dependency, its job waits for that and not for a twin.
-    behind = cause == "Dependency" and not (
-        isinstance(facts.request, JobRequest) and facts.request.dependency
-    )
-    twins = (LookForTwins(),) if behind else ()
+    twins = (LookForTwins(),) if record is not None and behind_twin(facts, record) else ()
     return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
 
 

@@ -398,7 +398,8 @@ class Census:
         self, unit: Unit, held: Placeholder, found: TaggedJob, asked_at: float
     ) -> None:
         """Keep one of two jobs of a unit: the one that runs, otherwise the one that can start,
-        otherwise the older one. Cancel the other.
+        otherwise the older one. But a found job that is not for the nodes of the unit's running
+        pods is never kept. Cancel the other.
 
         The unit may hold its job on its pod's claim only, so that job is looked at first.
         """
@@ -417,9 +418,9 @@ class Census:
         ):
             self._adopt(unit, found, asked_at)
             return
-        keep_found = _goes_before(found, held.record)
-        if held.state is not None and held.state.ended:
-            keep_found = not self._is_elsewhere(unit, found)
+        over = held.state is not None and held.state.ended
+        better = over or _goes_before(found, held.record)
+        keep_found = better and not self._is_elsewhere(unit, found)
         loser = held.job_id if keep_found else found.job_id
         if keep_found:
             self._adopt(unit, found, asked_at)
@@ -442,8 +443,9 @@ class Census:
 
     def _is_elsewhere(self, unit: Unit, found: TaggedJob) -> bool:
         """Whether any of the unit's pods runs on a node that the found job neither holds nor
-        requests. If so, the found job came late, from a process that submitted it before the pod
-        was bound: it is cancelled, and the unit keeps the job that has ended.
+        requests. If so, the found job is of no use to that pod. It came late, from a process that
+        submitted it before the pod was bound; or it had ended, was replaced by a job for the pod's
+        node, and was requeued. It is cancelled, and the unit keeps the job that it has.
         """
         asked = () if found.tag is None else found.tag.pinned
         return not self._pods.slurm_nodes(unit) <= {*asked, *found.nodes}

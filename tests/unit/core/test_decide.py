@@ -217,6 +217,20 @@ def test_job_held_by_its_twin_has_the_twin_looked_for():
     assert LookForTwins() in decide(facts(WAITING, job=job), NOW)
 
 
+@pytest.mark.parametrize(
+    ("reason", "dependency", "looks"),
+    [("Dependency", None, True), ("Dependency", "afterok:7", False), ("Resources", None, False)],
+)
+def test_job_for_the_node_of_a_running_pod_has_the_twin_looked_for_that_it_waits_for(
+    reason, dependency, looks
+):
+    """The twin may be a former job of the pod that was requeued, and would start elsewhere."""
+    pinned = record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n1"), state_reason=reason)
+    asked = replace(REQUEST, dependency=dependency)
+    unit = facts(pod(PodStage.BOUND), job=tracked(pinned), request=asked)
+    assert (LookForTwins() in decide(unit, NOW)) is looks
+
+
 def test_job_that_is_made_ready_is_not_bound_to():
     job = tracked(record(BaseState.RUNNING, "CONFIGURING"), running_since=NOW)
     tell, again = decide(facts(WAITING, job=job), NOW)

@@ -176,3 +176,50 @@ async def test_few_tries_come_first(slurm, kube, service):
         slurm.start(job_id, node="n1")
         await asyncio.sleep(10)
     assert priorities == [CLAIM_PRIORITY, CLAIM_PRIORITY, CLAIM_PRIORITY, None, None]
+
+
+async def test_former_job_that_is_requeued_does_not_take_the_place_of_the_pinned_one(
+    slurm, kube, service
+):
+    """Slurm starts the pinned job only when no earlier job of its name lives."""
+    former = await run_one(slurm, kube, service)
+    slurm.end(former, BaseState.FAILED)
+    pinned = await asked_again(slurm, after=former)
+    slurm.requeue(former)
+    slurm.start(former, node="n2")
+    slurm.change(pinned, BaseState.PENDING, state_reason="Dependency")
+    await asyncio.sleep(30)
+    assert not slurm.live(former)
+    assert service.job_of(UID) == pinned
+    slurm.start(pinned)
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == []
+    assert slurm.jobs[pinned].nodes == ("n1",)
+
+
+async def test_former_job_that_is_requeued_and_waits_is_found_before_it_starts(
+    slurm, kube, service
+):
+    former = await run_one(slurm, kube, service)
+    slurm.end(former, BaseState.FAILED)
+    pinned = await asked_again(slurm, after=former)
+    slurm.requeue(former)
+    slurm.change(pinned, BaseState.PENDING, state_reason="Dependency")
+    await asyncio.sleep(20)
+    assert not slurm.live(former)
+    assert service.job_of(UID) == pinned
+
+
+async def test_former_job_that_is_requeued_and_starts_on_the_pods_node_is_its_job_again(
+    slurm, kube, service
+):
+    former = await run_one(slurm, kube, service)
+    slurm.end(former, BaseState.FAILED)
+    pinned = await asked_again(slurm, after=former)
+    slurm.requeue(former)
+    slurm.start(former, node="n1")
+    slurm.change(pinned, BaseState.PENDING, state_reason="Dependency")
+    await asyncio.sleep(HOUR)
+    assert service.job_of(UID) == former
+    assert not slurm.live(pinned)
+    assert kube.deleted == []
