@@ -189,8 +189,16 @@ def standings() -> tuple[Standing, ...]:
         Standing(name="the id is another's", job=_seen(_foreign())),
         Standing(name="of a group of pods that is not known here", job=_seen(_of_group())),
         Standing(
-            name="of our own submit, its tag taken away",
-            job=replace(_seen(_untagged()), made_as=_untagged().name, submit_time=0),
+            name="known to be the unit's, its tag taken away",
+            job=replace(_seen(_untagged()), known_as=(_untagged().name, 0)),
+        ),
+        Standing(
+            name="the same, RUNNING",
+            job=replace(_seen(_overwritten()), known_as=(_overwritten().name, 0)),
+        ),
+        Standing(
+            name="named by the pod only, RUNNING, seems to be the unit's, without a tag",
+            job=replace(_seen(_overwritten()), known_as=(_overwritten().name, 0), claimed=True),
         ),
         *_queued(),
         *_running(),
@@ -226,6 +234,10 @@ def _of_group() -> TaggedJob:
 def _untagged() -> TaggedJob:
     job = _record(JobState(BaseState.PENDING))
     return replace(job, name="ns.pod.uid", admin_comment="a plugin's", submit_time=0)
+
+
+def _overwritten() -> TaggedJob:
+    return replace(_running_job(), name="ns.pod.uid", admin_comment="an operator's", submit_time=0)
 
 
 def _running_job() -> TaggedJob:

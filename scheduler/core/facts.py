@@ -179,8 +179,10 @@ class Tracked(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_at: float | None = None
     made_as: str = ""
     """The job's name, if Slurm's answer to our own submit gave us its id; otherwise ""."""
-    submit_time: int | None = None
-    """When this very job was submitted, as Slurm says; None if no look has shown it yet."""
+    known_as: tuple[str, int] | None = None
+    """The name and the submit time of the unit's job, as Slurm shows them; None if no look has
+    shown yet that this job is the unit's.
+    """
     allocated_at: float = 0.0
     """When a pulse first showed that it runs; 0 if it does not run, or none has shown it yet."""
     running_since: float = 0.0

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 MEMORY: Final = "mem"
+ROUNDING: Final = 1.01
+"""Slurm writes memory rounded to two decimals of its unit, so it may be this many times as much."""
 _MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 
 

@@ -12,14 +12,12 @@ from typing import Final
 from annotations import JobRequest
 from scheduler.core.edits import digests
 from scheduler.core.facts import PodFacts
-from scheduler.core.job_tres import MEMORY, amounts_of
+from scheduler.core.job_tres import MEMORY, ROUNDING, amounts_of
 from scheduler.core.shapes import kinds_of
 from scheduler.core.slot_choice import suits
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import Job
 
-# Slurm writes memory rounded to two decimals of its unit.
-_ROUNDING: Final = 1.01
 _RESIZED: Final = ("cpus", "memory_mib")
 
 
@@ -68,7 +66,7 @@ def grown_pods(record: TaggedJob, pods: Iterable[PodFacts]) -> Iterator[tuple[Po
 def _more_memory(job: Job, memory_mib: int, *, pods: int, job_id: int) -> list[str]:
     """What each of this many pods requests beyond the memory that the job, or component, holds."""
     held = amounts_of(job.tres_allocated).get(MEMORY)
-    if held is None or memory_mib * pods <= held * _ROUNDING:
+    if held is None or memory_mib * pods <= held * ROUNDING:
         return []
     return [f"{memory_mib} MiB of memory and its Slurm job {job_id} holds {held / pods:.0f} MiB"]
 

@@ -55,6 +55,7 @@ from scheduler.core.outgrown import grown_pods, outgrown
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.unserved import refusals
+from scheduler.core.untagged import is_known
 from scheduler.core.waiting import allocated
 from slurmapi.model import BaseState, Job
 
@@ -106,6 +107,9 @@ def _guard(
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     seated = facts.seated(bound, record)
     if not facts.owns(record) and not seated:
+        if record.state.ended and not job.claimed and is_known(job, record):
+            # Somebody has changed the AdminComment of our own job.
+            return regain(facts, bound, now, why=sentence(record, ending_of(record.state)))
         # Slurm reuses an id only after losing its state.
         why = f"id {job.job_id} belongs to another job now"
         return regain(facts, bound, now, why=why, lost_by_slurm=not job.claimed)

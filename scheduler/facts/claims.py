@@ -2,11 +2,13 @@
 
 A claim costs its own unit one look. It has no effect until the look has shown our tag for this very
 unit, or for a group of pods that the pod belongs to. If Slurm refutes the claim, it counts as a
-missing annotation, and the census decides.
+missing annotation, and the census decides. It stays a claim if the job only seems to be the unit's
+own (`core/untagged.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from scheduler.core.naming import JOB_ID
@@ -45,7 +47,7 @@ def unweighed(unit: Unit) -> bool:
     """Whether the claimed job must still be looked at, or `weigh` must still use the result of that
     look.
     """
-    return unit.job is not None and unit.job.claimed
+    return unit.job is not None and unit.job.claimed and unit.job.known_as is None
 
 
 def _is_true(unit: Unit, record: TaggedJob, owner: Owner) -> bool:
@@ -55,19 +57,32 @@ def _is_true(unit: Unit, record: TaggedJob, owner: Owner) -> bool:
     return any(record.seats(uid, owner=owner) for uid in unit.uids)
 
 
-def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
+def weigh(
+    unit: Unit,
+    units: Units,
+    *,
+    owner: Owner,
+    covered: bool,
+    seems_own: Callable[[TaggedJob], bool | None],
+) -> None:
     """Believe the unit's claim if a look has proven it, and drop it if a look has refuted it.
-    `covered` says that an unrecorded job would have been found by now.
+    `covered` says that an unrecorded job would have been found by now. `seems_own` says whether a
+    job without our tag may be the unit's all the same; None if that cannot be told yet.
     """
     job = unit.job
     if job is None or not job.claimed:
         return
-    if job.record is None:
+    record = job.record
+    if record is None:
         refuted = job.refuted
+    elif _is_true(unit, record, owner):
+        job.believe()
+        return
     else:
-        refuted = not _is_true(unit, job.record, owner)
-        if not refuted:
-            job.believe()
+        seems = seems_own(record)
+        refuted = seems is False
+        if seems:
+            job.recognise(record)
     if refuted:
-        others = None if job.record is None else job.job_id
+        others = None if record is None else job.job_id
         units.drop_false_claim(unit, others=others, doubt_since=None if covered else BEFORE_US)

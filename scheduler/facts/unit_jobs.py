@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from annotations import JobRequest
 from scheduler.core.facts import JobFacts
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, MADE_READY_SECONDS
+from scheduler.core.naming import job_name
 from scheduler.core.owner_tag import Owner
+from scheduler.core.shapes import Size
+from scheduler.core.tagged import TaggedJob
+from scheduler.core.untagged import seems_own
 from scheduler.core.untold import told_at
-from scheduler.facts.claims import unweighed, weigh
-from scheduler.facts.whereabouts import oldest
+from scheduler.facts.claims import weigh
+from scheduler.facts.reader import RequestReader
+from scheduler.facts.whereabouts import Whereabouts, oldest
 from scheduler.kube.wire import Pod
 from scheduler.slurm.census import Census
 from scheduler.state.units import Unit, Units
@@ -23,18 +29,51 @@ class UnitJobs:
     """Asks the memory of units and the census."""
 
     def __init__(
-        self, units: Units, *, census: Census, owner: Owner, clock: Callable[[], float]
+        self,
+        units: Units,
+        *,
+        census: Census,
+        reader: RequestReader,
+        whereabouts: Whereabouts,
+        owner: Owner,
+        clock: Callable[[], float],
     ) -> None:
         self._units = units
+        self._reader = reader
+        self._whereabouts = whereabouts
         self._census = census
         self._owner = owner
         self._clock = clock
 
     def weigh(self, unit: Unit, pods: Sequence[Pod]) -> None:
-        """Believe or drop the claim of the unit's pods to a job; see `facts/claims.py`."""
-        if unweighed(unit):
-            covered = self._census.covers(oldest(pods), runs=unit.came_running)
-            weigh(unit, self._units, owner=self._owner, covered=covered)
+        """Believe or drop the claim of the unit's pods to a job; see `facts/claims.py`. A job that
+        has our tag is remembered, in case somebody overwrites it.
+        """
+        job = unit.job
+        if job is not None and job.claimed:
+            weigh(
+                unit,
+                self._units,
+                owner=self._owner,
+                covered=self._census.covers(oldest(pods), runs=unit.came_running),
+                seems_own=lambda record: self._seems_own(unit, pods, record),
+            )
+        if job is not None and job.record is not None and unit.owns(job.record, owner=self._owner):
+            job.recognise(job.record)
+
+    def _seems_own(self, unit: Unit, pods: Sequence[Pod], record: TaggedJob) -> bool | None:
+        """Whether a job without our tag may be the unit's all the same; None if it is not known yet
+        where the pod runs, or what it uses there. A gang's slots are only in the tag of its job.
+        """
+        running = [pod for pod in pods if pod.spec.node_name and not pod.finished]
+        name = job_name(unit.namespace, unit.name, unit.key)
+        if unit.gang is not None or len(running) != 1 or record.name != name:
+            return False
+        node = self._whereabouts.node(running[0], unit)
+        request = self._reader.read(running[0], unit).request
+        if not node or not isinstance(request, JobRequest):
+            return None
+        return seems_own(record, name=name, node=node, size=Size.of(request))
 
     def facts(self, unit: Unit) -> JobFacts:
         """What is known of the unit's job now."""

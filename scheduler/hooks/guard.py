@@ -199,7 +199,7 @@ class Guard:
         if job.record is None or not job.believed(self._units.believed_since(self._clock())):
             await look(self._client, unit, job, clock=self._clock)
         record = job.record
-        if record is None or not record.seats(uid, owner=self._owner):
+        if record is None or not job.is_for(uid, owner=self._owner):
             return False
         node = self._presence.node_of(uid)
         return node is None or node in map(self._kube_node, record.nodes)

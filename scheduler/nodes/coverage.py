@@ -143,7 +143,7 @@ class Coverage:
             return _Standing.UNCOVERED
         if record is None or record.state.base not in self._holding:
             return _Standing.UNKNOWN  # the next look shows where it runs
-        covered = self._is_for(uid, record, node, kube_node)
+        covered = node in map(kube_node, record.nodes) and job.is_for(uid, owner=self._owner)
         return _Standing.COVERED if covered else _Standing.UNCOVERED
 
     def _is_for(

@@ -239,7 +239,12 @@ class Parts:
                 clock=outside.clock,
             ),
             jobs=UnitJobs(
-                memory.units, census=self.census, owner=outside.owner, clock=outside.clock
+                memory.units,
+                census=self.census,
+                reader=self.reader,
+                whereabouts=self.whereabouts,
+                owner=outside.owner,
+                clock=outside.clock,
             ),
             owner=outside.owner,
             partings=memory.partings,

@@ -25,7 +25,7 @@ from scheduler.state.member import Member
 from scheduler.state.refusals import Refusals
 from scheduler.state.said import Said
 from scheduler.state.seen import Seen
-from slurmapi.model import BaseState, JobState
+from slurmapi.model import BaseState, Job, JobState
 
 # Slurm truncates times to whole seconds, so a difference of two is wrong by less than one.
 _SECOND: Final = 1.0
@@ -70,9 +70,11 @@ class Placeholder:
     """Its name, if this process got its id in the answer to its own submit; that answer came at
     `submitted_at`.
     """
-    submit_time: int | None = None
-    """When the job was submitted, in Unix seconds by Slurm's clock. Set when a look has shown that
-    this is the very job that this process submitted.
+    known_as: tuple[str, int] | None = None
+    """The name of the unit's job and its submit time, in Unix seconds by Slurm's clock. They tell
+    which job this is if somebody changes its AdminComment. Set when a look has shown our tag or the
+    very job that this process submitted. Of a job that is still `claimed`, they say only that it
+    seems to be the unit's (`core/untagged.py`).
     """
     allocated_at: float = 0.0
     running_since: float = 0.0
@@ -119,8 +121,8 @@ class Placeholder:
             self.runs_from = None
         self.record, self.record_at, self.missing = record, at, 0
         self.proven = asked >= self.doubted_at
-        if self.submit_time is None and self._is_the_one_made(record, asked=asked):
-            self.submit_time = record.submit_time
+        if self.known_as is None and self._is_the_one_made(record, asked=asked):
+            self.recognise(record)
         self.enter(record.state, at=at)
         if record.state.base is BaseState.RUNNING:
             self.running_since = self.running_since or at
@@ -140,6 +142,20 @@ class Placeholder:
     def believe(self) -> None:
         """Believe the claim: a look has shown our tag for this very unit."""
         self.claimed = False
+
+    def recognise(self, record: Job) -> None:
+        """Remember which job this is, so that it is known without its tag, too."""
+        if record.submit_time is not None:
+            self.known_as = (record.name, record.submit_time)
+
+    def is_for(self, uid: str, *, owner: Owner) -> bool:
+        """Whether its record shows that this is the job of that pod: by its tag, or, if that was
+        overwritten, because it is the job that is known to be the unit's.
+        """
+        record = self.record
+        if record is None or record.tag is not None:
+            return record is not None and record.seats(uid, owner=owner)
+        return self.known_as == (record.name, record.submit_time)
 
     def refute(self) -> None:
         """Count the claim as false."""
@@ -323,7 +339,7 @@ class Unit:
             record_at=job.record_at,
             cancelled_at=job.cancelled_at,
             made_as=job.made_as,
-            submit_time=job.submit_time,
+            known_as=job.known_as,
             allocated_at=job.allocated_at,
             running_since=job.running_since,
             settled=job.seen_live or looked_through,

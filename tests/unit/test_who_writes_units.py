@@ -44,6 +44,7 @@ _CALLERS: Final = {
     "Placeholder.doubt": {"slurm", "execute"},
     "Placeholder.read_again": {"execute"},
     "Placeholder.believe": {"facts"},
+    "Placeholder.recognise": {"facts"},
     "Placeholder.refute": {"execute"},
     "Placeholder.wrote": {"execute"},
     "Placeholder.was_cancelled": {"execute"},

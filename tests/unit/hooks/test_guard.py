@@ -114,6 +114,13 @@ async def test_job_id_that_is_anothers_now_holds_nothing(scene):
     assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
+async def test_job_that_is_known_to_be_the_pods_holds_its_node_without_its_tag(scene):
+    job_id = scene.running_pod("a")
+    scene.slurm.change(job_id, BaseState.RUNNING, admin_comment="an operator's", submit_time=5)
+    scene.units.get("a").job.known_as = (scene.slurm.jobs[job_id].name, 5)
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
+
+
 async def test_pod_does_not_wait_for_itself(scene):
     """Its node was asked for anew while it runs there."""
     scene.departing_pod("a")

@@ -299,7 +299,9 @@ async def test_suspended_pod_is_in_the_way_unless_the_site_keeps_it(slurm, kube,
     await service.kill()
 
 
-@pytest.mark.parametrize("case", ["as it should be", "elsewhere", "anothers", "slurm is silent"])
+@pytest.mark.parametrize(
+    "case", ["as it should be", "overwritten", "elsewhere", "anothers", "slurm is silent"]
+)
 async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service, case):
     await old_pod_runs(service)
     await new_job_starts(slurm, kube, seconds=1)
@@ -307,12 +309,15 @@ async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service,
     old.job.asked_at = new.job.runs_from
     if case == "elsewhere":
         old.job.record = replace(old.job.record, nodes=("n2",))
+    elif case == "overwritten":
+        old.job.record = replace(old.job.record, admin_comment="an operator's")
     elif case == "anothers":
-        old.job.record = replace(old.job.record, admin_comment="")
+        later = old.job.record.submit_time + 1
+        old.job.record = replace(old.job.record, admin_comment="", submit_time=later)
     elif case == "slurm is silent":
         service.units.silent = True
     in_way = service.parts.coverage.in_way(new, ["n1"])
-    assert (in_way is None) == (case == "as it should be")
+    assert (in_way is None) == (case in {"as it should be", "overwritten"})
 
 
 async def old_pod_went_without_a_job(slurm, kube, service) -> None:

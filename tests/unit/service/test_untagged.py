@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from scheduler.core.naming import JOB_ID
 from scheduler.kube.errors import KubeUnreachable
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.service.tiny_kube import TinyKube
@@ -201,3 +202,168 @@ async def test_job_whose_tag_is_put_back_in_time_is_kept_and_used(slurm, kube, s
     await asyncio.sleep(30)
     assert kube.bindings == [(UID, "n1")]
     assert slurm.calls["cancel"] == 0
+
+
+async def restarted(slurm: TinySlurm, kube: TinyKube, service: Service) -> Service:
+    """Another process follows this one."""
+    await service.kill()
+    kube.relist()
+    successor = Service(slurm, kube)
+    successor.start()
+    await asyncio.sleep(60)
+    return successor
+
+
+def overwrite(slurm: TinySlurm, job_id: int) -> None:
+    """An operator's `scontrol update`. What the node's record counts, the job itself holds."""
+    slurm.change(job_id, BaseState.RUNNING, admin_comment="an operator's")
+    slurm.allocated["n1"] = TinySlurm.CPUS
+
+
+async def bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(5)
+    (job_id,) = live(slurm)
+    slurm.start(job_id)
+    await asyncio.sleep(5)
+    assert kube.bindings == [(UID, "n1")]
+    return job_id
+
+
+async def test_job_of_a_former_process_is_known_without_its_tag_and_ends_with_the_pod(slurm, kube):
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    service = await restarted(slurm, kube, service)
+    overwrite(slurm, job_id)
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == []
+    assert live(slurm) == [job_id]
+    assert service.recorder.reasons(UID).count("PlaceholderLost") == 1
+    kube.end_containers(UID)
+    await asyncio.sleep(30)
+    assert live(slurm) == []
+    service.unharmed()
+    await service.kill()
+
+
+async def test_job_that_a_census_found_is_known_without_its_tag(slurm, kube):
+    """Its id was never written on the pod before."""
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    await service.kill()
+    kube.edit(UID, {JOB_ID: None})
+    service = await restarted(slurm, kube, service)
+    assert service.job_of(UID) == job_id
+    overwrite(slurm, job_id)
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == []
+    assert live(slurm) == [job_id]
+    await service.kill()
+
+
+async def test_pod_is_kept_though_its_job_lost_its_tag_before_a_restart(slurm, kube):
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    overwrite(slurm, job_id)
+    service = await restarted(slurm, kube, service)
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == []
+    assert live(slurm) == [job_id]
+    assert service.recorder.reasons(UID).count("PlaceholderLost") == 1
+    kube.end_containers(UID)
+    await asyncio.sleep(60)
+    assert live(slurm) == [job_id], "only its name says that it is the scheduler's"
+    service.unharmed()
+    await service.kill()
+
+
+async def test_tag_that_is_put_back_after_a_restart_counts_again(slurm, kube):
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    tag = slurm.jobs[job_id].admin_comment
+    overwrite(slurm, job_id)
+    service = await restarted(slurm, kube, service)
+    slurm.change(job_id, BaseState.RUNNING, admin_comment=tag)
+    await asyncio.sleep(60)
+    slurm.end(job_id, BaseState.TIMEOUT)
+    await asyncio.sleep(10)
+    assert kube.deleted == [UID]
+    await service.kill()
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_end_of_a_job_without_its_tag_has_the_node_asked_for_anew(
+    slurm, kube, restarts, forgotten
+):
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    overwrite(slurm, job_id)
+    await asyncio.sleep(60)
+    if restarts:
+        service = await restarted(slurm, kube, service)
+    if forgotten:
+        slurm.forget(job_id)
+    else:
+        slurm.end(job_id, BaseState.CANCELLED)
+    await asyncio.sleep(10)
+    (pinned,) = live(slurm)
+    assert slurm.submissions[pinned].required_nodes == ("n1",)
+    if not forgotten:
+        assert slurm.submissions[pinned].priority is None, "Slurm did not lose the job"
+    service.unharmed()
+    await service.kill()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"tres_allocated": "cpu=1,mem=1M,node=1"},
+        {"nodes": ("n2",)},
+        {"name": "native"},
+    ],
+    ids=["holds less", "elsewhere", "another name"],
+)
+async def test_pod_cannot_live_on_a_job_that_does_not_hold_what_it_uses(slurm, kube, forged):
+    """The author's own Slurm job has the name of the pod's, which has ended unseen."""
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    await service.kill()
+    job = slurm.jobs[job_id]
+    slurm.forget(job_id)
+    fields = {"name": job.name, "nodes": ("n1",), "tres_allocated": job.tres_allocated}
+    small = slurm.add(state=job.state, submit_time=slurm.now(), **(fields | forged))
+    kube.edit(UID, {JOB_ID: str(small)})
+    service = await restarted(slurm, kube, service)
+    assert [slurm.submissions[it].required_nodes for it in live(slurm) if it != small] == [("n1",)]
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    await asyncio.sleep(60)
+    assert kube.deleted == [UID], "others hold what it uses"
+    kube.end_containers(UID)
+    await asyncio.sleep(60)
+    assert live(slurm) == [small]
+    service.unharmed()
+    await service.kill()
+
+
+async def test_pod_that_names_a_job_of_such_a_name_still_ends_with_its_own(slurm, kube):
+    service = Service(slurm, kube)
+    job_id = await bound(slurm, kube, service)
+    await service.kill()
+    job = slurm.jobs[job_id]
+    forged = slurm.add(
+        name=job.name,
+        state=job.state,
+        nodes=("n1",),
+        tres_allocated=job.tres_allocated,
+        submit_time=slurm.now(),
+    )
+    kube.edit(UID, {JOB_ID: str(forged)})
+    service = await restarted(slurm, kube, service)
+    assert service.job_of(UID) == job_id
+    slurm.end(job_id, BaseState.TIMEOUT)
+    await asyncio.sleep(10)
+    assert kube.deleted == [UID]
+    assert slurm.live(forged)
+    await service.kill()

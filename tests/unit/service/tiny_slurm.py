@@ -369,7 +369,8 @@ class TinySlurm:
         """Have it run where it may, or on `node`."""
         where = node or self.may_start(job_id)
         assert where is not None, f"job {job_id} may not start"
-        self.change(job_id, BaseState.RUNNING, *flags, nodes=(where,), state_reason="None")
+        got = _allocated(self.submissions.get(job_id))
+        self.change(job_id, BaseState.RUNNING, *flags, nodes=(where,), state_reason="None", **got)
 
     def end(self, job_id: int, base: BaseState) -> None:
         self.change(job_id, base)
@@ -391,6 +392,14 @@ def _changed(job: Job, **changes: Any) -> Job:
         kept = changes.pop("required_nodes")
         changes["nodes"] = tuple(it for it in job.nodes if it in kept)
     return replace(job, **changes)
+
+
+def _allocated(asked: JobSubmission | None) -> dict[str, str]:
+    """What a job has got that runs on one node."""
+    if asked is None:
+        return {}
+    tasks = asked.tasks or 1
+    return {"tres_allocated": f"cpu={asked.cpus * tasks},mem={asked.memory_mib * tasks}M,node=1"}
 
 
 def _without_cores(job: Job) -> Job:
