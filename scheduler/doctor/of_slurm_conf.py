@@ -74,12 +74,19 @@ def _grace(settings: Settings, seconds: int | None, guard: str) -> Iterator[Chec
 
 
 def job_memory(facts: Facts) -> Iterator[CheckResult]:
-    """Slurm remembers ended jobs (MinJobAge) until the scheduler has read how they ended."""
+    """Slurm remembers how jobs ended (MinJobAge) until that has been read, but not for ever."""
     config = facts.slurm.conf
     if config is None or config.min_job_age is None:
         return
     if config.min_job_age >= LEAST_JOB_AGE:
         yield ok(f"MinJobAge is {config.min_job_age} s")
+        return
+    if not config.min_job_age:
+        yield warning(
+            "MinJobAge is 0: Slurm forgets no job that has ended, and accepts no further job once "
+            "there are as many as MaxJobCount",
+            f"MinJobAge={LEAST_JOB_AGE} or more in slurm.conf",
+        )
         return
     yield warning(
         f"MinJobAge is {config.min_job_age} s: Slurm forgets how a job ended before that is read, "

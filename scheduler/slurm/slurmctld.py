@@ -25,7 +25,8 @@ _FIRST_SECONDS: Final = 5.0
 _FRESH_SECONDS: Final = 2.0
 LEAST_JOB_AGE: Final = 60
 """With a shorter MinJobAge Slurm may forget how a job ended before we have read it: an idle pulse
-comes within 2 s, with a slow Slurm every 30 s, and the look comes after the pulse.
+comes within 2 s, with a slow Slurm every 30 s, and the look comes after the pulse. But with 0 Slurm
+forgets no job (slurm.conf(5)).
 """
 
 
@@ -55,7 +56,7 @@ class Slurmctld:
         unknown.
         """
         self.min_job_age: int | None = None
-        """Slurm's MinJobAge in seconds; None if unknown."""
+        """Slurm's MinJobAge in seconds, 0 if it forgets no job; None if unknown."""
         self.prolog: str | None = None
         """Slurm's PrologSlurmctld, "" if there is none; None if unknown."""
         self.accounting_storage: str | None = None
@@ -119,7 +120,7 @@ class Slurmctld:
 
     def _note_age(self, seconds: int | None) -> None:
         former, self.min_job_age = self.min_job_age, seconds
-        if seconds is None or seconds == former or seconds >= LEAST_JOB_AGE:
+        if not seconds or seconds == former or seconds >= LEAST_JOB_AGE:
             return
         message = (
             f"Slurm's MinJobAge is {seconds} s: set it to at least {LEAST_JOB_AGE} s, else Slurm "

@@ -447,6 +447,8 @@ class SlurmModel:
                 lifecycle.end(self.cluster, job, state, now=now, reason="TimeLimit")
 
     def _purge(self, now: float) -> None:
+        if not self.config.min_job_age:
+            return  # as in slurm.conf(5): no job is ever forgotten
         old = now - self.config.min_job_age
         for job in [j for j in self.cluster.jobs.values() if _purgeable(j, old=old)]:
             self.cluster.forget(job)

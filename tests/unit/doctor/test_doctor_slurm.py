@@ -139,6 +139,11 @@ def test_min_job_age_is_long_enough(seconds: int, severity: str) -> None:
     )
 
 
+def test_min_job_age_of_zero_is_not_taken_for_a_short_one() -> None:
+    words = told(with_config(healthy(), min_job_age=0), "min-job-age")[-1][1]
+    assert "forgets no job that has ended" in words
+
+
 def test_recommended_parameters_are_fast_and_those_of_the_documentation() -> None:
     assert slow_parameters(FAST.split(",")) == []
     assert f"SchedulerParameters={FAST}\n" in (ROOT / "docs/operations.md").read_text()

@@ -204,6 +204,15 @@ def test_finished_jobs_are_purged_after_min_job_age(lab: Lab) -> None:
     assert job.id not in lab.model.cluster.jobs
 
 
+def test_min_job_age_of_zero_keeps_finished_jobs_for_ever() -> None:
+    lab = Lab(config(min_job_age=0))
+    job = lab.submit()
+    lab.pass_time()
+    lab.model.cancel(job.id, user="root")
+    lab.pass_time(3600)
+    assert job.id in lab.model.cluster.jobs
+
+
 def test_max_job_count_refuses_further_jobs() -> None:
     lab = Lab(config(max_job_count=2))
     assert [lab.refusal() for _ in range(3)] == [0, 0, 2007]

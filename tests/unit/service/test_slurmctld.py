@@ -88,9 +88,10 @@ async def test_short_min_job_age_is_warned_of_once(slurm):
     assert stage.slurmctld.min_job_age == 30
 
 
-async def test_min_job_age_of_a_minute_is_no_matter(slurm):
+@pytest.mark.parametrize("seconds", [60, 0])
+async def test_min_job_age_of_a_minute_or_without_end_is_no_matter(slurm, seconds):
     stage = Stage(slurm)
-    stage.slurm.min_job_age = 60
+    stage.slurm.min_job_age = seconds
     await stage.slurmctld.ask()
     assert stage.warnings == []
 
