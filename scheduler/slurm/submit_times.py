@@ -24,6 +24,11 @@ not start it beside the first (`dependency=singleton`), and the search cancels i
 """
 
 
+# The ids of a federation's jobs have the number of the cluster in the bits above these, which are 0
+# everywhere else (slurm.conf(5), MaxJobId).
+_LOCAL_BITS: Final = 26
+
+
 class SubmitTimes:
     """`kube_time` asks the API server for its time, in seconds since the epoch; None if it does not
     answer, or does not say. `clock` is in seconds, too.
@@ -46,7 +51,7 @@ class SubmitTimes:
 
     def latest(self, job: Job) -> float:
         """When the job got its id at the latest, by the API server's clock, in seconds since the
-        epoch; infinite if Slurm does not say. All jobs with lower ids were submitted before that.
+        epoch; infinite if that is not known. All jobs with lower ids were submitted before that.
         `job` is a record that has just arrived.
         """
         submitted, slurm_now = _got_its_id(job), job.answered_at
@@ -60,8 +65,11 @@ class SubmitTimes:
 
 def _got_its_id(job: Job) -> int | None:
     """When Slurm gave the job its id, or later: at its submission, or when a task of an array
-    started, whose submit time is that of the array. By Slurm's clock; None if that is not known.
+    started, whose submit time is that of the array. By Slurm's clock; None if that is not known. In
+    a federation the age of one id says nothing about others: each cluster counts for itself.
     """
+    if job.job_id >> _LOCAL_BITS:
+        return None
     if job.array is None:
         return job.submit_time
     return None if job.state.base is BaseState.PENDING else job.start_time

@@ -356,6 +356,20 @@ async def test_tasks_of_an_array_that_have_run_for_a_while_delay_no_pod(slurm, k
     assert slurm.calls["job"] < _MANY / 10
 
 
+async def test_jobs_of_another_cluster_of_a_federation_hide_none_of_a_pod(slurm, kube, service):
+    """Their ids have the number of their cluster in the upper bits, and may be old and high."""
+    kube.create(UID, created=datetime.fromtimestamp(kube.now(), UTC))
+    job_id = slurm.add(admin_comment=tag(), submit_time=slurm.now() + 1)
+    slurm.next_id = (2 << 26) + 1
+    for _ in range(_MANY):
+        slurm.add(submit_time=slurm.now() - 3600)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    assert slurm.calls["submit"] == 0
+    assert_adopted(service, job_id)
+
+
 async def test_clock_that_was_set_before_a_start_leaves_one_job(slurm, kube, service):
     """Slurm's clock was five minutes behind when it noted the submit, and others' jobs hide it."""
     created = datetime.fromtimestamp(kube.now(), UTC)
