@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final
 
 from scheduler.core.node_suitability import Requirement
 
 # The most that one pod's labels may take here; the API server accepts a megabyte.
 LONGEST_LABELS: Final = 4096
+# The most labels that can fit: the line of one has three characters at least.
+_MOST_LABELS: Final = LONGEST_LABELS // 3
 
 _Check = tuple[tuple[str, ...], bool]
 """Texts, and whether one of them must be among the labels (True) or none may be (False)."""
@@ -22,7 +25,8 @@ _Check = tuple[tuple[str, ...], bool]
 
 def packed(labels: Mapping[str, str]) -> str:
     """The labels, sorted, one on each line. If they are too long, only the first ones."""
-    lines = "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
+    keys = sorted(labels) if len(labels) <= _MOST_LABELS else nsmallest(_MOST_LABELS, labels)
+    lines = "".join([f"{key}={labels[key]}\n" for key in keys])
     if len(lines) > LONGEST_LABELS:
         lines = lines[: lines.rfind("\n", 0, LONGEST_LABELS) + 1]
     return f"\n{lines}"

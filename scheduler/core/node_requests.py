@@ -26,7 +26,8 @@ PODS_RESOURCE: Final = "pods"
 _MILLI: Final = NANOS // 1000
 _HUGE_PAGES: Final = "hugepages-"
 _OF_PODS: Final = frozenset({CPU, "memory"})
-_PLAIN: Final = frozenset({CPU, "memory", "ephemeral-storage"})
+PLAIN: Final = frozenset({CPU, "memory", "ephemeral-storage"})
+"""The resources that every Node has."""
 # Resources are counted if they have one of these prefixes or a domain in their name.
 _COUNTED: Final = (_HUGE_PAGES, "attachable-volumes-")
 _NONE: Final[Given] = {}
@@ -70,7 +71,7 @@ def requested(
 
 def is_counted(name: str) -> bool:
     """Whether kube-scheduler compares this resource with a Node's allocatable."""
-    return name in _PLAIN or "/" in name or name.startswith(_COUNTED)
+    return name in PLAIN or "/" in name or name.startswith(_COUNTED)
 
 
 def is_extended(name: str) -> bool:

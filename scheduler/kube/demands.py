@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
+from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.labels import Selector, selector
-from scheduler.core.node_requests import Amounts, ContainerRequests, requested
+from scheduler.core.node_requests import PLAIN, Amounts, ContainerRequests, requested
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort, host_port
 from scheduler.core.spread import Constraint
@@ -28,6 +30,10 @@ _ALWAYS = "Always"
 # counted once for all pods of a template. This is the most containers and names together; a name
 # has up to 317 bytes.
 _FEW: Final = 16
+MOST_REQUESTS_READ: Final = 1024
+"""Limit for a pod's containers and the resources that they name, together; as many again for its
+init containers. What comes after is not read. A waiting pod with half as many is refused.
+"""
 
 _Requests = tuple[tuple[tuple[str, Quantity], ...], ...]
 """What each container requests, by name."""
@@ -35,18 +41,17 @@ _Requests = tuple[tuple[tuple[str, Quantity], ...], ...]
 
 def requests_of(pod: Pod) -> Amounts:
     """The amounts of resources that the pod requests of its Node."""
-    if _is_plain(pod):
+    if _is_plain(pod) and _are_few(pod.spec.containers):
         asked = tuple([tuple(it.resources.requests.items()) for it in pod.spec.containers])
-        if len(asked) + sum(map(len, asked)) <= _FEW:
-            return _requested_by(asked)
+        return _requested_by(asked)
     spec, status = pod.spec, pod.status
     said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
     resize = pod.condition("PodResizePending")
     return requested(
         _container_requests(spec.containers, said),
         _container_requests(spec.init_containers, said),
-        whole={} if spec.resources is None else spec.resources.requests,
-        overhead=spec.overhead,
+        whole={} if spec.resources is None else _first(spec.resources.requests),
+        overhead=_first(spec.overhead),
         infeasible=resize is not None and resize.reason == "Infeasible",
     )
 
@@ -62,20 +67,28 @@ def _is_plain(pod: Pod) -> bool:
     return True
 
 
+def _are_few(containers: tuple[Container, ...]) -> bool:
+    """Whether there are so few containers and requests that it pays to keep the result."""
+    count = len(containers)
+    return count <= _FEW and count + sum([len(it.resources.requests) for it in containers]) <= _FEW
+
+
 @lru_cache(maxsize=256)
 def _requested_by(asked: _Requests) -> Amounts:
     return requested([ContainerRequests(dict(it)) for it in asked])
 
 
-def ports_of(pod: Pod) -> tuple[HostPort, ...]:
-    """The host ports that the pod's containers and sidecars use."""
+def ports_of(pod: Pod, *, most: int | None = None) -> tuple[HostPort, ...]:
+    """The host ports that the pod's containers and sidecars use, or only the first `most`."""
+    return tuple(islice(_ports(pod), most))
+
+
+def _ports(pod: Pod) -> Iterator[HostPort]:
     lasting = [it for it in pod.spec.init_containers if it.restart_policy == _ALWAYS]
-    return tuple(
-        host_port(port.host_port, port.protocol, port.host_ip)
-        for container in (*lasting, *pod.spec.containers)
-        for port in container.ports
-        if port.host_port > 0
-    )
+    for container in (*lasting, *pod.spec.containers):
+        for port in container.ports:
+            if port.host_port > 0:
+                yield host_port(port.host_port, port.protocol, port.host_ip)
 
 
 def near_of(pod: Pod) -> tuple[PodTerm, ...]:
@@ -88,6 +101,19 @@ def apart_of(pod: Pod) -> tuple[PodTerm, ...]:
     """The pod's required pod anti-affinity."""
     affinity = pod.spec.affinity
     return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
+
+
+def apart_read(pod: Pod) -> tuple[PodTerm, ...]:
+    """The required pod anti-affinity that counts for a pod on a Node: the first terms, without
+    those that have too many words. The others are never built.
+    """
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.pod_anti_affinity is None:
+        return ()
+    found = affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    first = found[:MOST_TERMS_READ]
+    own = pod.metadata.namespace
+    return tuple([_term(it, own) for it in first if _words(it) <= MOST_WORDS_READ])
 
 
 def spread_of(pod: Pod) -> tuple[Constraint, ...]:
@@ -113,15 +139,28 @@ def _container_requests(
     containers: Iterable[Container], statuses: dict[str, ContainerStatus]
 ) -> Iterator[ContainerRequests]:
     """What each container requests, and what its status says that it has now."""
+    left = MOST_REQUESTS_READ
     for container in containers:
         status = statuses.get(container.name)
         found = None if status is None else status.resources
+        asked = _first(container.resources.requests, left)
         yield ContainerRequests(
-            container.resources.requests,
+            asked,
             restartable=container.restart_policy == _ALWAYS,
-            actuated=None if found is None else found.requests,
-            allocated={} if status is None else status.allocated_resources,
+            actuated=None if found is None else _first(found.requests, left),
+            allocated={} if status is None else _first(status.allocated_resources, left),
         )
+        left -= 1 + len(asked)
+        if left <= 0:
+            return
+
+
+def _first(given: Mapping[str, Quantity], most: int = MOST_REQUESTS_READ) -> Mapping[str, Quantity]:
+    """The amounts; if they are more than `most`, the first ones and those that every Node has."""
+    if len(given) <= most:
+        return given
+    plain = {name: given[name] for name in PLAIN if name in given}
+    return plain | dict(islice(given.items(), most))
 
 
 def _terms(pod: Pod, affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
@@ -138,6 +177,18 @@ def _term(term: PodAffinityTerm, own: str) -> PodTerm:
     return PodTerm(
         term.topology_key, _selector(term.label_selector), named, _selector(term.namespace_selector)
     )
+
+
+def _words(term: PodAffinityTerm) -> int:
+    """How many words the term has once it is built (`PodTerm.words`)."""
+    selectors = [it for it in (term.label_selector, term.namespace_selector) if it is not None]
+    words = len(term.namespaces)
+    if not words and term.namespace_selector is None:
+        words = 1
+    for found in selectors:
+        words += 2 * len(found.match_labels)
+        words += sum([1 + len(it.values) for it in found.match_expressions])
+    return words
 
 
 def _constraint(pod: Pod, given: TopologySpreadConstraint) -> Constraint:

@@ -13,11 +13,9 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.labels import packed
-from scheduler.core.node_requests import Amounts
-from scheduler.core.pod_affinity import PodTerm
-from scheduler.kube.demands import apart_of, ports_of, requests_of
+from scheduler.core.node_requests import PLAIN, Amounts
+from scheduler.kube.demands import apart_read, ports_of, requests_of
 from scheduler.kube.shape import Shape
 from scheduler.kube.store import Change, Store
 from scheduler.kube.wire import (
@@ -42,7 +40,6 @@ _SHARED: Final = 4096
 MOST_PORTS: Final = 1024
 # The number of resources that are kept for one pod. A pod may name thousands of extended ones.
 MOST_AMOUNTS: Final = 64
-_FIRST_OF_ALL: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def on_nodes(*, but_those_of: str = "") -> dict[str, str]:
@@ -105,20 +102,16 @@ def seen_by_others(pod: Pod, requests: Amounts | None = None) -> Shape:
     """What the pod means for others on its Node. What it requests is computed if not given."""
     return Shape(
         _kept_amounts(requests_of(pod) if requests is None else requests),
-        ports_of(pod)[:MOST_PORTS],
-        _kept_terms(apart_of(pod)),
+        ports_of(pod, most=MOST_PORTS),
+        apart_read(pod),
     )
 
 
 def _kept_amounts(requests: Amounts) -> Amounts:
     if len(requests) <= MOST_AMOUNTS:
         return requests
-    wanted = sorted(requests, key=lambda it: it[0] not in _FIRST_OF_ALL)
+    wanted = sorted(requests, key=lambda it: it[0] not in PLAIN)
     return tuple(sorted(wanted[:MOST_AMOUNTS]))
-
-
-def _kept_terms(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
-    return tuple(it for it in terms[:MOST_TERMS_READ] if it.words <= MOST_WORDS_READ)
 
 
 def same_for_others(old: Pod, new: Pod, *, but_node: bool = False) -> bool:

@@ -76,8 +76,8 @@ _LIBRARIES: Final[Mapping[str, str]] = {
 _COMPUTES: Final = {
     *("annotations", "groundwork", "scheduler", "slurmapi"),
     *("__future__", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum"),
-    *("functools", "hashlib", "itertools", "math", "msgspec", "operator", "re", "typing"),
-    "unicodedata",
+    *("functools", "hashlib", "heapq", "itertools", "math", "msgspec", "operator", "re"),
+    *("typing", "unicodedata"),
 }
 
 

@@ -21,6 +21,7 @@ from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.policy import file as policy
 from scheduler.state.pod_remains import KUBELET_SECONDS
+from tests.unit.kube.test_hostile_pods import MOST_CALLS as MOST_CALLS_FOR_A_POD
 from tests.unit.kube.test_pod_budget import BUDGET_BYTES, ORDINARY_BYTES
 from tests.unit.service.test_connections import MOST_CALLS
 
@@ -53,6 +54,7 @@ OF_A_POD = {
         f"an ordinary pod takes below {ORDINARY_BYTES // KIB} KiB",
         f"keep {of_pod.MOST_KEPT} pods each",
     ),
+    "time of the loop to read": (f"{MOST_CALLS_FOR_A_POD:_} function calls".replace("_", " "),),
     "pods that were deleted by force": (
         f"{vanished_pods.MOST_BOUND} per namespace",
         f"for its grace period plus {KUBELET_SECONDS:.0f} s",
