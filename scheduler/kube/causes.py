@@ -13,6 +13,7 @@ from scheduler.kube.errors import (
     KubeFenced,
     KubeGarbled,
     KubeRefused,
+    KubeTooLarge,
     Unauthorized,
 )
 from scheduler.observe.trouble import Cause
@@ -31,7 +32,7 @@ def cause_of(error: KubeError, *, server: str) -> Cause | None:
             f"the API server {server} refuses the credentials ({error}): a token that has expired "
             "or is another cluster's; correct the kubeconfig or the service account",
         )
-    if isinstance(error, KubeFenced | KubeRefused):
+    if isinstance(error, KubeFenced | KubeRefused | KubeTooLarge):
         return None
     return _of_connection(error, server) or _of_answer(error, server)
 

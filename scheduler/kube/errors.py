@@ -4,6 +4,7 @@ KubeError
 ├─ KubeUnreachable       not sent: there was no connection
 ├─ KubeFenced            not sent: another process may lead by now
 ├─ KubeInterrupted       perhaps applied: the answer was lost, so read before writing again
+├─ KubeTooLarge          answered, but with more bytes than the caller accepts
 ├─ KubeRefused           refused by the server: status, reason, message, retry_after
 │   ├─ Unauthorized  401
 │   ├─ Forbidden     403
@@ -98,6 +99,12 @@ class KubeInterrupted(KubeError):
         first.
         """
         return True
+
+
+class KubeTooLarge(KubeError):
+    """The answer has more bytes than the caller accepts: the rest of it was not read."""
+
+    outcome = "too_large"
 
 
 class KubeGarbled(KubeError):

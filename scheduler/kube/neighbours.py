@@ -18,17 +18,7 @@ from scheduler.core.node_requests import PLAIN, Amounts
 from scheduler.kube.demands import apart_read, ports_of, requests_of
 from scheduler.kube.shape import Shape
 from scheduler.kube.store import Change, Store
-from scheduler.kube.wire import (
-    PODS,
-    Added,
-    Decode,
-    Deleted,
-    ItemList,
-    Modified,
-    Pod,
-    PodStatus,
-    WatchEvent,
-)
+from scheduler.kube.wire import PODS, Decode, Pod, PodStatus, mapped
 
 T = TypeVar("T")
 
@@ -157,21 +147,4 @@ class NeighbourStore(Store[Neighbour]):
         return () if old is None else (Change(old, None),)
 
 
-def _page(data: bytes) -> ItemList[Neighbour]:
-    page = PODS.page(data)
-    return ItemList(page.metadata, tuple(map(neighbour, page.items or ())))
-
-
-def _event(data: bytes) -> WatchEvent[Neighbour]:
-    match found := PODS.event(data):
-        case Added(object=pod):
-            return Added(neighbour(pod))
-        case Modified(object=pod):
-            return Modified(neighbour(pod))
-        case Deleted(object=pod):
-            return Deleted(neighbour(pod))
-        case _:
-            return found
-
-
-NEIGHBOURS: Final[Decode[Neighbour]] = Decode(_page, _event)
+NEIGHBOURS: Final[Decode[Neighbour]] = mapped(PODS, neighbour)

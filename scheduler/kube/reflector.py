@@ -28,6 +28,7 @@ from scheduler.kube.errors import (
     KubeError,
     KubeGarbled,
     KubeInterrupted,
+    KubeTooLarge,
     KubeUnreachable,
     TooMany,
     Unauthorized,
@@ -43,10 +44,11 @@ from scheduler.kube.wire import (
     Bookmark,
     Decode,
     Deleted,
-    ItemList,
+    ListMeta,
     Modified,
     WatchError,
     WatchEvent,
+    pieces,
 )
 from scheduler.observe.clock import monotonic
 
@@ -66,6 +68,13 @@ BEHIND_SECONDS = 60.0  # a server that shows an older state for this long was re
 # mistake lasts until the next list: this long, plus the rest of the running watch.
 LIST_AGAIN_SECONDS = 600.0
 BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
+# JSON decoded before other tasks get a turn. The hostile kind takes up to 20 ms for a megabyte, and
+# one object, which has up to 1.5 MB, is decoded in one turn.
+TURN_BYTES = 256 * 1024
+# An answer with more bytes is not read: it takes memory once as pieces and once as a whole, and
+# some lists are made at the same time. A page of ordinary pods has a few megabytes.
+MOST_PAGE_BYTES = 16 * 1024 * 1024
+_FEWER = 10  # by how much a page that is too large is divided, and one that is small may grow
 
 
 class Backoff:
@@ -126,6 +135,15 @@ class _RelistError(Exception):
     def __init__(self, error: KubeError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Page(Generic[T]):
+    """One page of a list, decoded, and the size of its JSON."""
+
+    metadata: ListMeta
+    items: list[T]
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,10 +282,12 @@ class Reflector(Generic[T]):
             operation=f"watch_{self.name}",
         )
         async with aclosing(batches):
+            read = 0
             while (lines := await self._next(batches)) is not None:
                 for line in lines:
                     for change in self._take(self._read(line)):
                         yield change
+                    read = await _breathe(read + len(line))
 
     async def _next(self, batches: AsyncGenerator[tuple[bytes, ...]]) -> tuple[bytes, ...] | None:
         """The next lines; None at the end of the watch, or once `doubt` was called."""
@@ -333,37 +353,50 @@ class Reflector(Generic[T]):
 
     async def _pages(self) -> tuple[list[T], str]:
         """All objects of one consistent list, and its version. The list does not come from the
-        server's cache, which may be behind.
+        server's cache, which may be behind. While objects are large, fewer are asked for at once.
         """
         items: list[T] = []
-        query: dict[str, str | int] = {**self._resource.query, "limit": PAGE_SIZE}
+        query: dict[str, str | int] = dict(self._resource.query)
+        limit = PAGE_SIZE
         while True:
             try:
-                page = await self._page(query)
+                page = await self._page(query | {"limit": limit})
+            except KubeTooLarge:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // _FEWER)
+                continue
             except VersionTooOld:
                 if "continue" not in query:
                     raise
                 # the token expired: list all in one page
-                items, query = [], dict(self._resource.query)
-                continue
-            items.extend(page.items or ())
+                page = await self._page(self._resource.query)
+                return page.items, page.metadata.resource_version
+            items += page.items
             if not page.metadata.continue_:
                 return items, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
+            if page.size < MOST_PAGE_BYTES // _FEWER:
+                limit = min(PAGE_SIZE, limit * _FEWER)
 
-    async def _page(self, query: Mapping[str, str | int]) -> ItemList[T]:
+    async def _page(self, query: Mapping[str, str | int]) -> _Page[T]:
         body = await self._session.request(
             "GET",
             self._resource.path,
             query=query,
             timeout=LIST_SECONDS,
             operation=f"list_{self.name}",
+            most_bytes=MOST_PAGE_BYTES,
         )
-        page = self._resource.decode.page(body)
+        page = pieces(body)
         _check_version(page.metadata.resource_version)
-        for item in page.items or ():
+        items, read = list[T](), 0
+        for piece in page.items or ():
+            item = self._resource.decode.item(piece)
             _check_stored(item)
-        return page
+            items.append(item)
+            read = await _breathe(read + memoryview(piece).nbytes)
+        return _Page(page.metadata, items, len(body))
 
     def _read(self, line: bytes) -> WatchEvent[T]:
         event = self._resource.decode.event(line)
@@ -424,6 +457,16 @@ class Reflector(Generic[T]):
         else:
             log.warning("kubernetes watch interrupted", **details)
         await asyncio.sleep(seconds)
+
+
+async def _breathe(read: int) -> int:
+    """Let other tasks have a turn if so many bytes were read since their last one. Returns how many
+    were read since then.
+    """
+    if read < TURN_BYTES:
+        return read
+    await asyncio.sleep(0)
+    return 0
 
 
 def _check_stored(item: Named) -> None:

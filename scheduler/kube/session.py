@@ -41,6 +41,7 @@ from scheduler.kube.errors import (
     KubeGarbled,
     KubeInterrupted,
     KubeRefused,
+    KubeTooLarge,
     KubeUnreachable,
     Unauthorized,
     refused,
@@ -208,12 +209,14 @@ class KubeSession:
         content_type: str = "application/json",
         timeout: float = 10.0,  # noqa: ASYNC109 - of each try; the credentials take their own time
         operation: str | None = None,
+        most_bytes: int | None = None,
     ) -> bytes:
         """Send a request and return the body of its 2xx answer. Raises KubeError otherwise.
 
         `body` is anything that msgspec can encode. `timeout` is in seconds and covers a whole try.
-        `operation` names the request to the observer; the default is the method. A write without a
-        permit raises KubeFenced, and a write is aborted when its permit ends.
+        `operation` names the request to the observer; the default is the method. A body of more
+        than `most_bytes` raises KubeTooLarge before it is read to its end. A write without a permit
+        raises KubeFenced, and a write is aborted when its permit ends.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
@@ -228,7 +231,7 @@ class KubeSession:
                     data=data,
                 )
                 async with response:
-                    return await response.read()
+                    return await _body(response, most_bytes)
 
     async def bearer_token(self) -> str:
         """The token of these credentials; "" if they have none, such as those with a certificate
@@ -367,6 +370,23 @@ class KubeSession:
     def _answered(self, error: KubeError | None) -> None:
         if self._on_answer is not None:
             self._on_answer(error)
+
+
+async def _body(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
+    """The body. If it is too long, the connection is closed as soon as this is known."""
+    if most_bytes is None:
+        return await response.read()
+    pieces, size = list[bytes](), response.content_length or 0
+    if size <= most_bytes:
+        size = 0
+        while piece := await response.content.readany():
+            pieces.append(piece)
+            size += len(piece)
+            if size > most_bytes:
+                break
+    if size > most_bytes:
+        raise KubeTooLarge(f"an answer of more than {most_bytes} bytes")
+    return b"".join(pieces)
 
 
 async def _whole_lines(

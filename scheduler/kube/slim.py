@@ -9,7 +9,7 @@ refuses it with a message.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,20 +22,16 @@ from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, JOB_NODES, JOB_PARTITIO
 from scheduler.kube.clip import clipped
 from scheduler.kube.neighbours import seen_by_others
 from scheduler.kube.wire import (
-    Added,
     ContainerState,
     ContainerStatus,
     Decode,
-    Deleted,
-    ItemList,
-    Modified,
     ObjectMeta,
     Oversize,
     Pod,
     PodCondition,
     PodSpec,
     PodStatus,
-    WatchEvent,
+    mapped,
 )
 
 MOST_POD_BYTES: Final = 96 * 1024
@@ -67,7 +63,7 @@ _SURELY_LARGE: Final = 2 * MOST_POD_BYTES
 def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
     """The same decoder, but `slim` reduces its pods and keeps annotations with these prefixes."""
     kept = tuple(prefixes)
-    return Decode(_page(decode.page, kept), _event(decode.event, kept))
+    return mapped(decode, lambda pod: slim(pod, kept))
 
 
 def edited(old: Pod, new: Pod) -> bool:
@@ -109,28 +105,6 @@ def _differ(
 ) -> bool:
     """Whether any entry was added, removed or changed, except for those with these keys."""
     return before != after and any(key not in but_in for key, _ in before.items() ^ after.items())
-
-
-def _page(
-    decode: Callable[[bytes], ItemList[Pod]], prefixes: tuple[str, ...]
-) -> Callable[[bytes], ItemList[Pod]]:
-    def page(data: bytes) -> ItemList[Pod]:
-        found = decode(data)
-        return replace(found, items=tuple(slim(it, prefixes) for it in found.items or ()))
-
-    return page
-
-
-def _event(
-    decode: Callable[[bytes], WatchEvent[Pod]], prefixes: tuple[str, ...]
-) -> Callable[[bytes], WatchEvent[Pod]]:
-    def event(data: bytes) -> WatchEvent[Pod]:
-        found = decode(data)
-        if isinstance(found, Added | Modified | Deleted):
-            return replace(found, object=slim(found.object, prefixes))
-        return found
-
-    return event
 
 
 def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:

@@ -32,6 +32,7 @@ from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.shape import Shape
 
 T = TypeVar("T")
+U = TypeVar("U")
 Quantity = str | int | float
 
 
@@ -542,13 +543,14 @@ class WatchError(Wire, frozen=True, gc=False, tag_field="type", tag="ERROR"):
 
 
 WatchEvent = Added[T] | Modified[T] | Deleted[T] | Bookmark | WatchError
+_EVENT: Any = WatchEvent  # for mypy, a union is not a `type`
 
 
-def decoder(kind: type[T]) -> Callable[[bytes], T]:
+def decoder(kind: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
     """A function that decodes JSON into that type. It raises KubeGarbled for any other input."""
     strict = msgspec.json.Decoder(kind)
 
-    def decode(data: bytes) -> T:
+    def decode(data: bytes | msgspec.Raw) -> T:
         try:
             return strict.decode(data)
         except msgspec.ValidationError:
@@ -559,9 +561,9 @@ def decoder(kind: type[T]) -> Callable[[bytes], T]:
     return decode
 
 
-def _decode_without_nulls(data: bytes, kind: type[T]) -> T:
+def _decode_without_nulls(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
-        return msgspec.convert(_without_nulls(json.loads(data)), kind)
+        return msgspec.convert(_without_nulls(json.loads(bytes(data))), kind)
     except (ValueError, RecursionError) as error:  # msgspec's ValidationError is a ValueError
         raise KubeGarbled(f"not a {getattr(kind, '__name__', 'watch event')}: {error}") from error
 
@@ -574,25 +576,58 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+pieces: Callable[[bytes], ItemList[msgspec.Raw]] = decoder(ItemList[msgspec.Raw])
+"""Splits a page into the JSON of its items. They are decoded one by one, because a page may have
+hundreds of megabytes, of which a few at a time become objects.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Decode(Generic[T]):
-    """How to decode a resource: pages of its list, and lines of its watch."""
+    """How to decode a resource: items of its list, and lines of its watch."""
 
-    page: Callable[[bytes], ItemList[T]]
+    item: Callable[[bytes | msgspec.Raw], T]
     event: Callable[[bytes], WatchEvent[T]]
+
+    def page(self, data: bytes) -> ItemList[T]:
+        """A page of its list, all at once: for callers who have nothing else to do meanwhile."""
+        found = pieces(data)
+        return ItemList(found.metadata, tuple(map(self.item, found.items or ())))
+
+
+def decode_of(kind: type[T]) -> Decode[T]:
+    """Decodes a resource whose objects are of this type."""
+    return Decode(decoder(kind), decoder(_EVENT[kind]))
+
+
+def mapped(decode: Decode[T], change: Callable[[T], U]) -> Decode[U]:
+    """The same, but each object is replaced by what `change` makes of it."""
+
+    def item(data: bytes | msgspec.Raw) -> U:
+        return change(decode.item(data))
+
+    def event(line: bytes) -> WatchEvent[U]:
+        match found := decode.event(line):
+            case Added(object=it):
+                return Added(change(it))
+            case Modified(object=it):
+                return Modified(change(it))
+            case Deleted(object=it):
+                return Deleted(change(it))
+            case _:
+                return found
+
+    return Decode(item, event)
 
 
 PAGE_SIZE = 500
 """How many objects of a long list are asked for at once."""
 
-_EVENT: Any = WatchEvent  # for mypy, a union is not a `type`
-PODS: Decode[Pod] = Decode(decoder(ItemList[Pod]), decoder(_EVENT[Pod]))
-NODES: Decode[Node] = Decode(decoder(ItemList[Node]), decoder(_EVENT[Node]))
-CLAIMS: Decode[Claim] = Decode(decoder(ItemList[Claim]), decoder(_EVENT[Claim]))
-VOLUMES: Decode[PersistentVolume] = Decode(
-    decoder(ItemList[PersistentVolume]), decoder(_EVENT[PersistentVolume])
-)
-IDENTIFIED: Decode[Identified] = Decode(decoder(ItemList[Identified]), decoder(_EVENT[Identified]))
+PODS = decode_of(Pod)
+NODES = decode_of(Node)
+CLAIMS = decode_of(Claim)
+VOLUMES = decode_of(PersistentVolume)
+IDENTIFIED = decode_of(Identified)
 
 decode_pod = decoder(Pod)
 decode_identified = decoder(Identified)

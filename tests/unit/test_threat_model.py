@@ -15,7 +15,7 @@ from scheduler.core import actions
 from scheduler.execute import claim_budget, edit_pace, tell
 from scheduler.facts import list_lengths
 from scheduler.hooks import api as hooks
-from scheduler.kube import clip, of_pod, recorder, slim
+from scheduler.kube import clip, of_pod, recorder, reflector, slim
 from scheduler.listen import acceptor, listener, places
 from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
@@ -55,6 +55,10 @@ OF_A_POD = {
         f"keep {of_pod.MOST_KEPT} pods each",
     ),
     "time of the loop to read": (f"{MOST_CALLS_FOR_A_POD:_} function calls".replace("_", " "),),
+    "lists and watches of large objects": (
+        f"{reflector.MOST_PAGE_BYTES // KIB // KIB} MiB an answer",
+        f"{reflector.TURN_BYTES // KIB} KiB of JSON in a turn",
+    ),
     "pods that were deleted by force": (
         f"{vanished_pods.MOST_BOUND} per namespace",
         f"for its grace period plus {KUBELET_SECONDS:.0f} s",

@@ -18,6 +18,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from groundwork.retry import retry_policy
 from scheduler.kube import errors
+from scheduler.kube.causes import cause_of
 from scheduler.kube.session import WATCH_IDLE_SECONDS, KubeConfigError, KubeSession
 from tests.support.loop_time import pass_time
 from tests.support.names import lose_reserved_names
@@ -285,6 +286,20 @@ async def test_slow_consumer_is_not_an_idle_stream(
         pass_time(monkeypatch, WATCH_IDLE_SECONDS + 10)  # on our side
         await asyncio.sleep(0)
     assert got == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("sized", [True, False], ids=["a size is told", "no size"])
+async def test_body_above_the_limit_is_not_read(
+    stub: ApiStub, session: KubeSession, *, sized: bool
+) -> None:
+    body = b"x" * 1001
+    answer = server.raw(body) if sized else server.pieces(body, then="close")
+    stub.answer("GET", PODS, answer)
+    assert await session.request("GET", PODS, most_bytes=1001) == body
+    with pytest.raises(errors.KubeTooLarge) as failed:
+        await session.request("GET", PODS, most_bytes=1000)
+    assert cause_of(failed.value, server=session.server) is None, "the server is there"
+    assert await session.request("GET", PODS) == body
 
 
 async def test_cut_stream_is_interrupted(stub: ApiStub, session: KubeSession) -> None:
