@@ -17,7 +17,7 @@ from annotations import ContainerResources, JobRequest, PodView, Problem, Rules,
 from scheduler.core.ignorable import Ignorable
 from scheduler.facts.requirements import Requirements
 from scheduler.kube.store import Store
-from scheduler.kube.wire import Claim, PersistentVolume, Pod, decoder
+from scheduler.kube.wire import PersistentVolume, Pod, SentClaim, decoder
 from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook
@@ -269,7 +269,7 @@ def _volumes(*, rights: bool) -> Volumes:
     for name, marks, spec in (("bound", done, {"volumeName": "volume"}), ("unbound", {}, {})):
         about = {"name": name, "namespace": _NAMESPACE, "annotations": marks}
         body = {"metadata": about, "spec": spec}
-        found.claim_changed(None, decoder(Claim)(msgspec.json.encode(body)))
+        found.claim_changed(None, decoder(SentClaim)(msgspec.json.encode(body)).kept)
     if not rights:
         found.do_without()
     return found

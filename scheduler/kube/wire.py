@@ -15,9 +15,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.core.node_requests import allocatable
 from scheduler.core.node_suitability import (
@@ -28,8 +30,14 @@ from scheduler.core.node_suitability import (
     Toleration,
     Wishes,
 )
+from scheduler.kube.clip import clipped
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.shape import Shape
+
+MOST_NAMESPACE_LABELS: Final = 128
+"""How many labels of a Namespace are stored. The rules of a policy may ask for them."""
+MOST_NAME_BYTES: Final = 256
+"""A little more than the longest name of an object, which has 253."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -50,17 +58,29 @@ class OwnerReference(Wire, frozen=True, gc=False):
     controller: bool = False
 
 
-class ObjectMeta(Wire, frozen=True, gc=False):
-    """An object's metadata. The uid identifies it; a name can be used again."""
+class Identity(Wire, frozen=True, gc=False):
+    """The part of an object's metadata that the API server writes. The uid identifies the object; a
+    name can be used again.
+    """
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
+
+
+class LabelledMeta(Identity, frozen=True, gc=False):
+    """The identity, and the labels."""
+
     labels: dict[str, str] = {}
+
+
+class ObjectMeta(LabelledMeta, frozen=True, gc=False):
+    """All that is read of an object's metadata."""
+
+    creation_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
 
@@ -389,16 +409,53 @@ class ClaimSpec(Wire, frozen=True, gc=False):
 
 
 class Claim(Wire, frozen=True, gc=False):
-    """A PersistentVolumeClaim."""
+    """A PersistentVolumeClaim. `completed` says that its binding to a volume is complete."""
 
-    metadata: ObjectMeta
+    metadata: Identity
     spec: ClaimSpec = ClaimSpec()
+    completed: bool = False
 
     @property
     def bound(self) -> bool:
-        """Whether the binding of volume and claim is complete, by kube-scheduler's criterion."""
-        done = "pv.kubernetes.io/bind-completed" in self.metadata.annotations
-        return bool(self.spec.volume_name) and done
+        """Whether the claim has a volume, by kube-scheduler's criterion."""
+        return bool(self.spec.volume_name) and self.completed
+
+
+class ClaimAnnotations(Wire, frozen=True, gc=False):
+    """The one annotation of a claim that is read, whatever its value."""
+
+    completed: str | None = msgspec.field(name="pv.kubernetes.io/bind-completed", default=None)
+
+
+class ClaimMeta(Identity, frozen=True, gc=False):
+    """The metadata of a claim."""
+
+    annotations: ClaimAnnotations = ClaimAnnotations()
+
+
+class SentClaim(Wire, frozen=True, gc=False):
+    """A PersistentVolumeClaim as the API server sends it. Its author may write a megabyte into it,
+    so `kept` is what is stored.
+    """
+
+    metadata: ClaimMeta
+    spec: ClaimSpec = ClaimSpec()
+
+    @property
+    def kept(self) -> Claim:
+        """The claim without what is not used. No volume has a name that is longer than here."""
+        meta = self.metadata
+        return Claim(
+            Identity(
+                name=meta.name,
+                namespace=meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                deletion_timestamp=meta.deletion_timestamp,
+            ),
+            ClaimSpec(clipped(self.spec.volume_name, MOST_NAME_BYTES)),
+            meta.annotations.completed is not None,
+        )
 
 
 class VolumeNodeAffinity(Wire, frozen=True, gc=False):
@@ -425,7 +482,7 @@ class PersistentVolumeSpec(Wire, frozen=True, gc=False):
 class PersistentVolume(Wire, frozen=True, gc=False):
     """A PersistentVolume."""
 
-    metadata: ObjectMeta
+    metadata: Identity
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
     @property
@@ -465,6 +522,21 @@ class Identified(Wire, frozen=True, gc=False):
     """Any object, reduced to its metadata."""
 
     metadata: ObjectMeta
+
+
+class Namespace(Wire, frozen=True, gc=False):
+    """A Namespace."""
+
+    metadata: LabelledMeta
+
+    @property
+    def kept(self) -> Namespace:
+        """The Namespace with no more labels than are stored."""
+        labels = self.metadata.labels
+        if len(labels) <= MOST_NAMESPACE_LABELS:
+            return self
+        few = dict(islice(labels.items(), MOST_NAMESPACE_LABELS))
+        return replace(self, metadata=replace(self.metadata, labels=few))
 
 
 class Done(Wire, frozen=True, gc=False):
@@ -625,9 +697,9 @@ PAGE_SIZE = 500
 
 PODS = decode_of(Pod)
 NODES = decode_of(Node)
-CLAIMS = decode_of(Claim)
+CLAIMS = mapped(decode_of(SentClaim), lambda it: it.kept)
 VOLUMES = decode_of(PersistentVolume)
-IDENTIFIED = decode_of(Identified)
+NAMESPACES = mapped(decode_of(Namespace), lambda it: it.kept)
 
 decode_pod = decoder(Pod)
 decode_identified = decoder(Identified)

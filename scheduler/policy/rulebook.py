@@ -11,7 +11,7 @@ from annotations.problems import Problem
 from scheduler.core.gang_sources import Source
 from scheduler.core.ignorable import Ignorable
 from scheduler.kube.store import Store
-from scheduler.kube.wire import Identified, Pod
+from scheduler.kube.wire import Namespace, Pod
 from scheduler.policy.rules import NO_POLICY, Policy, Ruling, Subject
 from scheduler.policy.verdict import Verdict, gang_annotations, judged
 
@@ -37,10 +37,10 @@ class Rulebook:
         *,
         prefixes: Sequence[str],
         policy: Policy = NO_POLICY,
-        namespaces: Store[Identified] | None = None,
+        namespaces: Store[Namespace] | None = None,
     ) -> None:
         self._prefixes = tuple(prefixes)
-        self._namespaces = namespaces if namespaces is not None else Store[Identified]()
+        self._namespaces = namespaces if namespaces is not None else Store[Namespace]()
         self._version = 0
         self._use(policy)
 

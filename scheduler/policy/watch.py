@@ -17,7 +17,7 @@ import structlog
 from groundwork.files import Signature
 from scheduler.core.gang_sources import Source
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.wire import Identified
+from scheduler.kube.wire import Namespace
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import file
 from scheduler.policy.rulebook import Rulebook
@@ -40,7 +40,7 @@ class PolicyWatch:
         path: Path | None,
         *,
         rulebook: Rulebook,
-        namespaces: Reflector[Identified],
+        namespaces: Reflector[Namespace],
         on_change: Callable[[], None],
         metrics: Metrics,
         gangs: Sequence[Source],
@@ -67,7 +67,7 @@ class PolicyWatch:
                 if self._path is not None:
                     await self.look(self._path)
 
-    def needed(self) -> tuple[Reflector[Identified], ...]:
+    def needed(self) -> tuple[Reflector[Namespace], ...]:
         """The reflectors that must have listed before the rules in force can judge pods."""
         return (self._namespaces,) if self._rulebook.policy.reads_labels else ()
 

@@ -10,7 +10,7 @@ from scheduler.facts.pod_endings import Partings
 from scheduler.kube.demands import claims_of
 from scheduler.kube.slim import decides_nothing, edited, only_bound
 from scheduler.kube.store import Joined
-from scheduler.kube.wire import Identified, Pod
+from scheduler.kube.wire import Namespace, Pod
 from scheduler.nodes.presence import Presence
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.standby import Standby
@@ -144,7 +144,7 @@ class News:
             if not pod.spec.node_name and claims_of(pod):
                 self.wake_unit_of(pod, WakeCause.NODES)
 
-    def namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
+    def namespace_changed(self, _old: Namespace | None, new: Namespace | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide
         differently.
         """

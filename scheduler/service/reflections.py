@@ -11,10 +11,10 @@ from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Store
 from scheduler.kube.wire import (
-    IDENTIFIED,
+    NAMESPACES,
     PODS,
     Claim,
-    Identified,
+    Namespace,
     Node,
     PersistentVolume,
     Pod,
@@ -32,7 +32,7 @@ from scheduler.service.volume_watch import VolumeWatch
 AnyReflector = (
     Reflector[Pod]
     | Reflector[Node]
-    | Reflector[Identified]
+    | Reflector[Namespace]
     | Reflector[Neighbour]
     | Reflector[Claim]
     | Reflector[PersistentVolume]
@@ -111,10 +111,10 @@ class Reflections:
                 metrics=self._outside.metrics,
             )
 
-    def _policy_watch(self, namespaces: Store[Identified]) -> PolicyWatch:
+    def _policy_watch(self, namespaces: Store[Namespace]) -> PolicyWatch:
         reflector = Reflector(
             self._session,
-            Resource(name="namespaces", path="/api/v1/namespaces", decode=IDENTIFIED),
+            Resource(name="namespaces", path="/api/v1/namespaces", decode=NAMESPACES),
             store=namespaces,
             on_change=self._memory.news.namespace_changed,
             metrics=self._outside.metrics,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.kube.neighbours import NeighbourStore
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import Identified, Node, PersistentVolume, Pod
+from scheduler.kube.wire import Namespace, Node, PersistentVolume, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Stores:
     nodes: Store[Node] = field(default_factory=Store[Node])
     neighbours: NeighbourStore = field(default_factory=NeighbourStore)
     volumes: Store[PersistentVolume] = field(default_factory=Store[PersistentVolume])
-    namespaces: Store[Identified] = field(default_factory=Store[Identified])
+    namespaces: Store[Namespace] = field(default_factory=Store[Namespace])
     slurmd_pods: Mapping[Strategy, Joined[Pod]] = field(default_factory=dict)
 
 

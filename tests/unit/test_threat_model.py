@@ -15,13 +15,14 @@ from scheduler.core import actions
 from scheduler.execute import claim_budget, edit_pace, tell
 from scheduler.facts import list_lengths
 from scheduler.hooks import api as hooks
-from scheduler.kube import clip, of_pod, recorder, reflector, slim
+from scheduler.kube import clip, of_pod, recorder, reflector, slim, wire
 from scheduler.listen import acceptor, listener, places
 from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.policy import file as policy
 from scheduler.state.pod_remains import KUBELET_SECONDS
 from tests.unit.kube.test_hostile_pods import MOST_CALLS as MOST_CALLS_FOR_A_POD
+from tests.unit.kube.test_kept_objects import MOST_CLAIM_BYTES, MOST_NAMESPACE_BYTES
 from tests.unit.kube.test_pod_budget import BUDGET_BYTES, ORDINARY_BYTES
 from tests.unit.service.test_connections import MOST_CALLS
 
@@ -58,6 +59,11 @@ OF_A_POD = {
     "lists and watches of large objects": (
         f"{reflector.MOST_PAGE_BYTES // KIB // KIB} MiB an answer",
         f"{reflector.TURN_BYTES // KIB} KiB of JSON in a turn",
+    ),
+    "memory for a claim": (
+        f"{MOST_CLAIM_BYTES // KIB} KiB of a claim",
+        f"of a Namespace {MOST_NAMESPACE_BYTES // KIB} KiB, "
+        f"for its first {wire.MOST_NAMESPACE_LABELS} labels",
     ),
     "pods that were deleted by force": (
         f"{vanished_pods.MOST_BOUND} per namespace",

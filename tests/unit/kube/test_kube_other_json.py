@@ -18,7 +18,7 @@ from scheduler.kube.neighbours import NEIGHBOURS
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
-from scheduler.kube.wire import CLAIMS, IDENTIFIED, NODES, PODS, VOLUMES, Decode
+from scheduler.kube.wire import CLAIMS, NAMESPACES, NODES, PODS, VOLUMES, Decode
 from tests.unit.kube.server import ApiStub, Failures, ok, page, pod, watch
 
 NONE_OF_ITS: dict[str, Any] = {
@@ -102,7 +102,7 @@ KINDS: dict[str, Decode[Any]] = {
     "nodes": NODES,
     "claims": CLAIMS,
     "volumes": VOLUMES,
-    "namespaces": IDENTIFIED,
+    "namespaces": NAMESPACES,
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.kube.errors import KubeGarbled
-from scheduler.kube.wire import IDENTIFIED, NODES, PODS, decode_pod, decode_status
+from scheduler.kube.wire import NAMESPACES, NODES, PODS, decode_pod, decode_status
 
 _READERS: tuple[Callable[[bytes], object], ...] = (
-    *(reader for kind in (PODS, NODES, IDENTIFIED) for reader in (kind.page, kind.event)),
+    *(reader for kind in (PODS, NODES, NAMESPACES) for reader in (kind.page, kind.event)),
     decode_pod,
     decode_status,
 )

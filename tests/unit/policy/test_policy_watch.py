@@ -12,7 +12,7 @@ import pytest
 from scheduler.core.gang_sources import ALL_SOURCES
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.store import Store
-from scheduler.kube.wire import Identified, ObjectMeta
+from scheduler.kube.wire import Namespace, ObjectMeta
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import watch
 from scheduler.policy.file import read_policy
@@ -34,7 +34,7 @@ class Namespaces:
     """A reflector that lists when the test says so."""
 
     def __init__(self) -> None:
-        self.store = Store[Identified]()
+        self.store = Store[Namespace]()
         self.synced = asyncio.Event()
         self.runs = False
 
@@ -58,7 +58,7 @@ class Watched:
         self.watch = PolicyWatch(
             path,
             rulebook=self.rulebook,
-            namespaces=cast("Reflector[Identified]", self.namespaces),
+            namespaces=cast("Reflector[Namespace]", self.namespaces),
             on_change=self._changed,
             metrics=self.metrics,
             gangs=ALL_SOURCES,
@@ -176,7 +176,7 @@ async def test_namespaces_are_needed_from_the_start_by_rules_about_labels(tmp_pa
     watched = Watched(tmp_path / "policy.yaml", LABELS)
     assert len(watched.watch.needed()) == 1
     assert not watched.rulebook.knows("physics")
-    watched.namespaces.store.apply(Identified(ObjectMeta(name="physics", uid="u")))
+    watched.namespaces.store.apply(Namespace(ObjectMeta(name="physics", uid="u")))
     assert watched.rulebook.knows("physics")
 
 

@@ -9,7 +9,7 @@ import pytest
 from annotations.problems import Problem
 from scheduler.core.gang_sources import ALL_SOURCES, Membership, Outsider
 from scheduler.facts.memberships import Memberships
-from scheduler.kube.wire import Identified, ObjectMeta, Pod, PodSpec
+from scheduler.kube.wire import Namespace, ObjectMeta, Pod, PodSpec
 from scheduler.policy.rulebook import Rulebook
 from scheduler.state import single_groups
 from scheduler.state.gangs import Gangs
@@ -142,7 +142,7 @@ async def test_pods_wait_for_the_labels_of_their_namespace(slurm, kube, service)
         policy("rules: [{name: r, namespaceSelector: {matchLabels: {a: b}}, gangs: []}]")
     )
     assert await two(service, kube) == []
-    found = Identified(ObjectMeta(name="ns", uid="n", labels={"a": "b"}))
+    found = Namespace(ObjectMeta(name="ns", uid="n", labels={"a": "b"}))
     kube.namespaces.apply(found)
     service.memory.news.namespace_changed(None, found)
     await asyncio.sleep(3)

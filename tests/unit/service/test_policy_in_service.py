@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.core.naming import JOB_ID, JOB_NODES
-from scheduler.kube.wire import Identified, ObjectMeta
+from scheduler.kube.wire import Namespace, ObjectMeta
 from scheduler.observe.wake import WakeCause
 from slurmapi import BaseState
 from tests.unit.core.things import tag
@@ -34,7 +34,7 @@ def take(service: Service, text: str) -> None:
 
 def label(kube: TinyKube, service: Service, **labels: str) -> None:
     """The namespace comes, or its labels change, and the watch shows it."""
-    kube.namespaces.apply(Identified(ObjectMeta(name="ns", uid="n", labels=labels)))
+    kube.namespaces.apply(Namespace(ObjectMeta(name="ns", uid="n", labels=labels)))
     for uid in kube.pods:
         service.queue.add(uid, WakeCause.WATCH)
 

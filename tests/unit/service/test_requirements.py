@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.kube.store import Store
-from scheduler.kube.wire import Claim, ClaimSpec, ObjectMeta, PersistentVolume, Pod, decoder
+from scheduler.kube.wire import Claim, ClaimSpec, Identity, PersistentVolume, Pod, decoder
 from scheduler.nodes.fit import SURVEY_SECONDS
 from scheduler.nodes.neighbourhood import MOST_CROWDS
 from scheduler.nodes.volumes import Volumes
@@ -255,9 +255,8 @@ async def test_what_nobody_honours_is_refused(service, spec, words):
 
 
 def claim(*, bound: bool, version: str = "1") -> Claim:
-    notes = {"pv.kubernetes.io/bind-completed": "yes"} if bound else {}
-    meta = ObjectMeta("data", "ns", "c-1", resource_version=version, annotations=notes)
-    return Claim(meta, ClaimSpec("pv-1" if bound else ""))
+    meta = Identity("data", "ns", "c-1", resource_version=version)
+    return Claim(meta, ClaimSpec("pv-1" if bound else ""), completed=bound)
 
 
 async def test_pod_waits_for_its_claim_and_goes_where_the_volume_can_be_reached(service, kube):

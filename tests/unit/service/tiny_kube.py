@@ -42,7 +42,7 @@ from scheduler.kube.wire import (
     Container,
     ContainerState,
     ContainerStatus,
-    Identified,
+    Namespace,
     Node,
     NodeCondition,
     NodeSpec,
@@ -70,7 +70,7 @@ class TinyKube:
         self.store = Joined[Pod]()
         self._mirror = self.store.new()
         self.nodes = Store[Node]()
-        self.namespaces = Store[Identified]()
+        self.namespaces = Store[Namespace]()
         self.claims = Joined[Claim]()
         self._claims = self.claims.new()
         self.volumes = Store[PersistentVolume]()
