@@ -21,6 +21,7 @@ from scheduler.kube.wire import (
     PodAffinity,
     PodAffinityTerm,
     Quantity,
+    Resident,
     TopologySpreadConstraint,
 )
 
@@ -39,7 +40,7 @@ _Requests = tuple[tuple[tuple[str, Quantity], ...], ...]
 """What each container requests, by name."""
 
 
-def requests_of(pod: Pod) -> Amounts:
+def requests_of(pod: Resident) -> Amounts:
     """The amounts of resources that the pod requests of its Node."""
     if _is_plain(pod) and _are_few(pod.spec.containers):
         asked = tuple([tuple(it.resources.requests.items()) for it in pod.spec.containers])
@@ -56,7 +57,7 @@ def requests_of(pod: Pod) -> Amounts:
     )
 
 
-def _is_plain(pod: Pod) -> bool:
+def _is_plain(pod: Resident) -> bool:
     """Whether the requests of its containers are all that counts: nobody has resized it."""
     spec, status = pod.spec, pod.status
     if spec.init_containers or spec.overhead or spec.resources is not None:
@@ -78,12 +79,12 @@ def _requested_by(asked: _Requests) -> Amounts:
     return requested([ContainerRequests(dict(it)) for it in asked])
 
 
-def ports_of(pod: Pod, *, most: int | None = None) -> tuple[HostPort, ...]:
+def ports_of(pod: Resident, *, most: int | None = None) -> tuple[HostPort, ...]:
     """The host ports that the pod's containers and sidecars use, or only the first `most`."""
     return tuple(islice(_ports(pod), most))
 
 
-def _ports(pod: Pod) -> Iterator[HostPort]:
+def _ports(pod: Resident) -> Iterator[HostPort]:
     lasting = [it for it in pod.spec.init_containers if it.restart_policy == _ALWAYS]
     for container in (*lasting, *pod.spec.containers):
         for port in container.ports:
@@ -97,13 +98,13 @@ def near_of(pod: Pod) -> tuple[PodTerm, ...]:
     return () if affinity is None else _terms(pod, affinity.pod_affinity)
 
 
-def apart_of(pod: Pod) -> tuple[PodTerm, ...]:
+def apart_of(pod: Resident) -> tuple[PodTerm, ...]:
     """The pod's required pod anti-affinity."""
     affinity = pod.spec.affinity
     return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
 
 
-def apart_read(pod: Pod) -> tuple[PodTerm, ...]:
+def apart_read(pod: Resident) -> tuple[PodTerm, ...]:
     """The required pod anti-affinity that counts for a pod on a Node: the first terms, without
     those that have too many words. The others are never built.
     """
@@ -163,7 +164,7 @@ def _first(given: Mapping[str, Quantity], most: int = MOST_REQUESTS_READ) -> Map
     return plain | dict(islice(given.items(), most))
 
 
-def _terms(pod: Pod, affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
+def _terms(pod: Resident, affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
     if affinity is None:
         return ()
     found = affinity.required_during_scheduling_ignored_during_execution

@@ -18,7 +18,7 @@ from scheduler.core.node_requests import PLAIN, Amounts
 from scheduler.kube.demands import apart_read, ports_of, requests_of
 from scheduler.kube.shape import Shape
 from scheduler.kube.store import Change, Store
-from scheduler.kube.wire import PODS, Decode, Pod, PodStatus, mapped
+from scheduler.kube.wire import RESIDENTS, Decode, Pod, PodStatus, Resident, mapped
 
 T = TypeVar("T")
 
@@ -66,11 +66,11 @@ def _once(value: T) -> T:
     return value
 
 
-def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> Neighbour:
+def neighbour(pod: Resident, *, node: str = "", requests: Amounts | None = None) -> Neighbour:
     """The pod as a neighbour of other pods, on `node` if given, else on the Node of its spec. What
     it requests is computed if it is not given.
     """
-    meta, dropped = pod.metadata, pod.oversize
+    meta, dropped = pod.metadata, pod.oversize if isinstance(pod, Pod) else None
     if dropped is not None and dropped.shape is not None:
         labels, shape = dropped.labels, dropped.shape
     else:
@@ -88,7 +88,7 @@ def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> N
     )
 
 
-def seen_by_others(pod: Pod, requests: Amounts | None = None) -> Shape:
+def seen_by_others(pod: Resident, requests: Amounts | None = None) -> Shape:
     """What the pod means for others on its Node. What it requests is computed if not given."""
     return Shape(
         _kept_amounts(requests_of(pod) if requests is None else requests),
@@ -147,4 +147,4 @@ class NeighbourStore(Store[Neighbour]):
         return () if old is None else (Change(old, None),)
 
 
-NEIGHBOURS: Final[Decode[Neighbour]] = mapped(PODS, neighbour)
+NEIGHBOURS: Final[Decode[Neighbour]] = mapped(RESIDENTS, neighbour)

@@ -151,12 +151,17 @@ class PodAffinity(Wire, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
 
 
-class Affinity(Wire, frozen=True, gc=False):
+class Aversion(Wire, frozen=True, gc=False):
+    """The part of a pod's affinity that concerns other pods, once it is on a Node."""
+
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Affinity(Aversion, frozen=True, gc=False):
     """A pod's affinity; only the required part is read."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(Wire, frozen=True, gc=False):
@@ -202,16 +207,23 @@ class SchedulingGroup(Wire, frozen=True, gc=False):
     pod_group_name: str | None = None
 
 
-class PodSpec(Wire, frozen=True, gc=False):
-    """What a pod asks for, and the Node that it is bound to."""
+class ResidentSpec(Wire, frozen=True, gc=False):
+    """The Node that a pod is bound to, and what it has there."""
 
     node_name: str = ""
-    hostname: str = ""
     scheduler_name: str = ""
-    termination_grace_period_seconds: int = 30
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, Quantity] = {}
+    affinity: Aversion | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodSpec(ResidentSpec, frozen=True, gc=False):
+    """What a pod asks for, and the Node that it is bound to."""
+
+    hostname: str = ""
+    termination_grace_period_seconds: int = 30
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     priority: int | None = None
     priority_class_name: str = ""
@@ -219,7 +231,6 @@ class PodSpec(Wire, frozen=True, gc=False):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    resources: ResourceRequirements | None = None
     active_deadline_seconds: int | None = None
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -292,15 +303,20 @@ class ContainerStatus(Wire, frozen=True, gc=False):
     allocated_resources: dict[str, Quantity] = {}
 
 
-class PodStatus(Wire, frozen=True, gc=False):
+class ResidentStatus(Wire, frozen=True, gc=False):
+    """The part of a pod's state that says whether it was resized."""
+
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodStatus(ResidentStatus, frozen=True, gc=False):
     """The state of a pod, as the kubelet and others report it."""
 
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: tuple[PodCondition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime | None = None
 
 
@@ -320,7 +336,22 @@ class Oversize(Wire, frozen=True, gc=False):
     shape: Shape | None = None
 
 
-class Pod(Wire, frozen=True, gc=False):
+class Resident(Wire, frozen=True, gc=False):
+    """A pod on a Node, of whatever scheduler: only what other pods depend on is read."""
+
+    metadata: LabelledMeta
+    spec: ResidentSpec = ResidentSpec()
+    status: ResidentStatus = ResidentStatus()
+
+    def condition(self, kind: str) -> PodCondition | None:
+        """The condition of this type; None if the pod has none."""
+        for condition in self.status.conditions:
+            if condition.type == kind:
+                return condition
+        return None
+
+
+class Pod(Resident, frozen=True, gc=False):
     """A pod. `oversize` says that parts of it were dropped as too large; no server sends it."""
 
     metadata: ObjectMeta
@@ -337,13 +368,6 @@ class Pod(Wire, frozen=True, gc=False):
     def succeeded(self) -> bool:
         """Whether all its containers have ended without an error."""
         return self.status.phase == "Succeeded"
-
-    def condition(self, kind: str) -> PodCondition | None:
-        """The condition of this type; None if the pod has none."""
-        for condition in self.status.conditions:
-            if condition.type == kind:
-                return condition
-        return None
 
 
 class NodeSpec(Wire, frozen=True, gc=False):
@@ -696,6 +720,7 @@ PAGE_SIZE = 500
 """How many objects of a long list are asked for at once."""
 
 PODS = decode_of(Pod)
+RESIDENTS = decode_of(Resident)
 NODES = decode_of(Node)
 CLAIMS = mapped(decode_of(SentClaim), lambda it: it.kept)
 VOLUMES = decode_of(PersistentVolume)

@@ -13,8 +13,8 @@ from scheduler.core.comparison_cost import MOST_WORDS_READ
 from scheduler.kube.demands import MOST_REQUESTS_READ
 from scheduler.kube.neighbours import MOST_AMOUNTS, MOST_PORTS, NEIGHBOURS, Neighbour
 from scheduler.kube.slim import slimmed
-from scheduler.kube.wire import PODS, Added, Decode
-from tests.support.costs import calls
+from scheduler.kube.wire import PODS, Added, Decode, pieces
+from tests.support.costs import calls, measured
 
 Body = dict[str, Any]
 
@@ -72,6 +72,7 @@ HOSTILE: Final[dict[str, Callable[[], Body]]] = {
     "init containers": lambda: {"initContainers": many(lambda n: container(n, cpu=f"{n}m"))},
     "resources": lambda: {"containers": [container(**names("a.b/"))]},
     "tolerations": lambda: {"tolerations": many(lambda _: {"operator": "Exists"})},
+    "volumes": lambda: {"volumes": many(lambda n: {"name": f"v{n}", "emptyDir": {}})},
 }
 
 
@@ -105,6 +106,29 @@ def test_labels_of_the_largest_pod_cost_a_bounded_number_of_steps(decode: Decode
     with calls() as made:
         decode.event(data)
     assert made[0] < MOST_CALLS
+
+
+@pytest.mark.parametrize("shape", ["node terms", "tolerations", "volumes"])
+def test_what_is_not_used_of_a_pod_of_others_is_not_decoded(shape: str) -> None:
+    data = line(HOSTILE[shape]())
+    with measured() as cost:
+        NEIGHBOURS.event(data)
+    assert cost.peak_bytes < len(data) / 10
+
+
+@each_kind
+@pytest.mark.parametrize("shape", ["terms", "requests"])
+def test_page_of_the_largest_pods_takes_the_memory_of_one(decode: Decode[Any], shape: str) -> None:
+    pod = json.loads(line(HOSTILE[shape]()))["object"]
+    peaks = []
+    for count in (1, 6):
+        page = {"metadata": {"resourceVersion": "9"}, "items": [pod] * count}
+        data = json.dumps(page).encode()
+        with measured() as cost:
+            kept = [decode.item(piece) for piece in pieces(data).items or ()]
+        assert len(kept) == count
+        peaks.append(cost.peak_bytes)
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_of_thousands_of_containers_the_first_are_counted() -> None:

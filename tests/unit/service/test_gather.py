@@ -165,7 +165,7 @@ async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
     required = NodeSelector((Term((Requirement("gpu.nvidia.com/class", "In", ("a", "b")),)),))
     whole = PodSpec(
         resources=ResourceRequirements(requests={"cpu": 6, "memory": "2Gi"}),
-        affinity=Affinity(NodeAffinity(required)),
+        affinity=Affinity(node_affinity=NodeAffinity(required)),
         node_selector={"zone": "z"},
         active_deadline_seconds=90,
         termination_grace_period_seconds=20,
