@@ -42,6 +42,9 @@ MOST_WORDS: Final = 512
 """Limit for the number of keys, values and operators in the rules that say where a pod may go
 (affinity, nodeSelector, tolerations, spread). Each is compared with each Node.
 """
+_PLACEMENT: Final = (
+    "spec: what says where the pod may go (affinity, nodeSelector, tolerations, spread)"
+)
 # In JSON a text takes three bytes at least: two quotes, and a letter or what separates it.
 _SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
@@ -53,6 +56,7 @@ _CLIPPED: Final = frozenset({*_RECORDS, *OTHERS_ANNOTATIONS})
 # Characters that `clipped` surely leaves as they are. It is not called for each of them, because
 # this is done for each change of each pod.
 _SHORT: Final = 64
+_encode: Final = msgspec.json.Encoder().encode
 # A byte of JSON becomes a few bytes of Python objects. JSON that is shorter than this is surely
 # within the limit.
 _SURELY_SMALL: Final = MOST_POD_BYTES // 16
@@ -131,19 +135,26 @@ def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
     """The part that is too large; None if no part is. In nearly all cases the length of the JSON
     decides, because that check is the cheapest.
     """
-    sizes = {
-        part: len(msgspec.json.encode(it)) for part, it in (("metadata", meta), ("spec", spec))
-    }
-    if sum(sizes.values()) > _SURELY_LARGE:
+    if (terms := _node_terms(spec)) > MOST_WORDS:  # an empty one is short, and its JSON here is not
+        return Oversize(_PLACEMENT, f"{terms} terms", f"at most {MOST_WORDS}")
+    sizes = {"metadata": len(_encode(meta)), "spec": len(_encode(spec))}
+    size = sum(sizes.values())
+    if size > _SURELY_LARGE:
         return _oversize_of(sizes)
     words = _placement_words(spec) if sizes["spec"] > _SURELY_FEW_WORDS else 0
     if words > MOST_WORDS:
-        part = "spec: what says where the pod may go (affinity, nodeSelector, tolerations, spread)"
-        return Oversize(part, f"{words} keys and values", f"at most {MOST_WORDS}")
-    if sum(sizes.values()) <= _SURELY_SMALL:
+        return Oversize(_PLACEMENT, f"{words} keys and values", f"at most {MOST_WORDS}")
+    if size <= _SURELY_SMALL:
         return None
     weights = {"metadata": weight(meta), "spec": weight(spec)}
     return _oversize_of(weights) if sum(weights.values()) > MOST_POD_BYTES else None
+
+
+def _node_terms(spec: PodSpec) -> int:
+    """How many terms the required node affinity has."""
+    nodes = None if spec.affinity is None else spec.affinity.node_affinity
+    required = None if nodes is None else nodes.required_during_scheduling_ignored_during_execution
+    return 0 if required is None else len(required.node_selector_terms or ())
 
 
 def _placement_words(spec: PodSpec) -> int:

@@ -12,7 +12,7 @@ from annotations import Rules
 from scheduler.core.comparison_cost import MOST_WORDS_READ
 from scheduler.kube.demands import MOST_REQUESTS_READ
 from scheduler.kube.neighbours import MOST_AMOUNTS, MOST_PORTS, NEIGHBOURS, Neighbour
-from scheduler.kube.slim import slimmed
+from scheduler.kube.slim import slim, slimmed
 from scheduler.kube.wire import PODS, Added, Decode, pieces
 from tests.support.costs import calls, measured
 
@@ -113,6 +113,17 @@ def test_what_is_not_used_of_a_pod_of_others_is_not_decoded(shape: str) -> None:
     data = line(HOSTILE[shape]())
     with measured() as cost:
         NEIGHBOURS.event(data)
+    assert cost.peak_bytes < len(data) / 10
+
+
+def test_node_terms_are_not_written_as_json_to_find_that_they_are_too_many() -> None:
+    pod = json.loads(line(HOSTILE["node terms"]()))["object"]
+    data = json.dumps(pod).encode()
+    read = PODS.item(data)
+    with measured() as cost:
+        large = slim(read, Rules().prefixes).oversize
+    assert large is not None
+    assert large.size.endswith(" terms")
     assert cost.peak_bytes < len(data) / 10
 
 
