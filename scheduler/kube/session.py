@@ -62,7 +62,10 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s if its version is not there yet
 WATCH_IDLE_SECONDS = 70.0  # bookmarks come about once a minute
 LONGEST_RETRY_AFTER_SECONDS = 60.0  # a longer Retry-After must be a mistake
-LONGEST_LINE = 4 * 1024 * 1024  # etcd accepts objects of up to 1.5 MiB
+# etcd accepts objects of up to 1.5 MiB. In JSON they may have six times as many bytes: the API
+# server writes `<` as `\u003c`, and stores field names and braces as a byte or two.
+LONGEST_LINE = 16 * 1024 * 1024
+READ_BYTES = 2 * 1024 * 1024  # an answer that nobody reads is stopped at twice as much
 LONGEST_ERROR_BODY = 64 * 1024
 PLUGIN_SECONDS = 15.0  # for the first call of an exec plugin, which delays the first probe
 KUBECONFIG = "KUBECONFIG"
@@ -134,7 +137,7 @@ class KubeSession:
             connector_owner=False,
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=LONGEST_LINE // 2,
+            read_bufsize=READ_BYTES,
             request_class=request_class(permit),
         )
 
@@ -276,7 +279,7 @@ class KubeSession:
         closes the connection.
 
         Raises KubeInterrupted if the connection is cut or silent for `idle_seconds`, and
-        KubeGarbled for a line above 4 MiB. Close the iterator (`contextlib.aclosing`) to release
+        KubeGarbled for a line above 16 MiB. Close the iterator (`contextlib.aclosing`) to release
         the connection. The observer sees the time until the answer began.
         """
         with self._observed(operation), _translated():

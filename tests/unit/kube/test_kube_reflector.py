@@ -16,7 +16,7 @@ from scheduler.kube.reflector import (
     Reflector,
     Resource,
 )
-from scheduler.kube.session import KubeSession
+from scheduler.kube.session import LONGEST_LINE, KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
 from scheduler.observe.metrics import Metrics
@@ -273,7 +273,7 @@ async def test_recreated_pod_is_two_pods(stub: ApiStub, watched: Watched) -> Non
 
 
 @pytest.mark.parametrize(
-    "line", [b"garbage\n", b'{"type":"NEW","object":{}}\n', b"x" * (5 << 20)],
+    "line", [b"garbage\n", b'{"type":"NEW","object":{}}\n', b"x" * (LONGEST_LINE + 1)],
     ids=["not JSON", "unknown type", "too long"],
 )  # fmt: skip
 async def test_what_is_not_understood_is_counted_and_listed_again(

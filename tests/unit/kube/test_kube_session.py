@@ -19,7 +19,7 @@ from kubernetes_asyncio.config import incluster_config
 from groundwork.retry import retry_policy
 from scheduler.kube import errors
 from scheduler.kube.causes import cause_of
-from scheduler.kube.session import WATCH_IDLE_SECONDS, KubeConfigError, KubeSession
+from scheduler.kube.session import LONGEST_LINE, WATCH_IDLE_SECONDS, KubeConfigError, KubeSession
 from tests.support.loop_time import pass_time
 from tests.support.names import lose_reserved_names
 from tests.unit.kube import server
@@ -308,8 +308,17 @@ async def test_cut_stream_is_interrupted(stub: ApiStub, session: KubeSession) ->
         _ = [line async for line in session.stream(PODS, query={"watch": "true"})]
 
 
+async def test_largest_object_is_one_line(stub: ApiStub, session: KubeSession) -> None:
+    """1.5 MiB of `<`, each of which the API server writes as six bytes."""
+    pod = server.pod("p", metadata={"annotations": {"a": "<" * (3 << 19)}})
+    line = json.dumps(server.event("MODIFIED", pod)).replace("<", "\\u003c").encode()
+    stub.answer("WATCH", PODS, server.pieces(line + b"\n", then="close"))
+    got = [it async for it in session.stream(PODS, query={"watch": "true"})]
+    assert got == [line]
+
+
 async def test_line_above_the_limit_is_garbled(stub: ApiStub, session: KubeSession) -> None:
-    stub.answer("WATCH", PODS, server.pieces(b"x" * (5 << 20), then="close"))
+    stub.answer("WATCH", PODS, server.pieces(b"x" * (LONGEST_LINE + 1), then="close"))
     with pytest.raises(errors.KubeGarbled):
         _ = [line async for line in session.stream(PODS, query={"watch": "true"})]
 
