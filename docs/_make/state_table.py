@@ -169,6 +169,12 @@ def standings() -> tuple[Standing, ...]:
         ),
         Standing(name="none, its time is over", job=NoJob(), tenure=Tenure(until=-1.0)),
         Standing(name="none, backing off", job=NoJob(), submit_at=_NOW + 10),
+        Standing(
+            name=f"none, backing off, and for {PINNED_SECONDS:g} s others hold the pod's node",
+            job=NoJob(),
+            submit_at=_NOW + 10,
+            tenure=Tenure(node=_full_node(), node_at=_NOW - 1, weighed_since=_NOW - PINNED_SECONDS),
+        ),
         Standing(name="none, after pods that ended too soon", job=NoJob(), held_until=_NOW + 10),
         Standing(name="none, and no Node fits", job=NoJob(), nowhere="why"),
         Standing(
@@ -370,6 +376,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             pods=situation.pods,
             missing=() if situation.pods else (MissingPod(uid=_UID, name="pod"),),
             request=situation.request,
+            uses={_UID: _REQUEST},
             job=standing.job,
             nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},
             refused_bind=standing.refused_bind,

@@ -235,6 +235,10 @@ class UnitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The digests of its last known job's request (`core.edits`), from that job's tag. Only filled
     in if `refused` is not empty.
     """
+    uses: Mapping[str, JobRequest] = msgspec.field(default_factory=dict)
+    """If the request is a list of problems: what each pod on a Node uses there, by uid, as far as
+    its spec alone says that.
+    """
     submit_at: float = 0.0
     """No job may be submitted before this time (pause after a refusal or an early end)."""
     held_until: float = 0.0

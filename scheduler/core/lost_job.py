@@ -30,11 +30,12 @@ from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from scheduler.core.twins import behind_twin
-from slurmapi.model import Job
+from slurmapi.model import Job, SlurmNode
 
 PINNED_SECONDS: Final = 30.0
 """For how long a job that is pinned to its pod's node may wait before we ask who holds that node.
-Slurm looks through its queue at least that often (bf_interval).
+Slurm looks through its queue at least that often (bf_interval). A pod for which no job can be
+submitted is given as long.
 """
 RESOURCES_SECONDS: Final = 120.0
 """The same if Slurm says that resources are missing but the node's record does not show which
@@ -63,9 +64,13 @@ def regain(
     if facts.tenure.is_over(facts.epoch):
         return _gives_up(facts, bound, Reason.TIME_LIMIT, f"{why}, and the pod's time is over")
     if not isinstance(facts.request, JobRequest) or not _was_accepted(facts, facts.request):
-        return (_not_asked_for(facts, why), Again(SLOW_LOOK_SECONDS))
+        return (_not_asked_for(facts, why), *_without_a_job(facts, bound, now, why=why))
+    # A pause follows a submit that has failed or did not help, so the next one may fail too.
+    watch = _without_a_job(facts, bound, now, why=why) if facts.submit_at else ()
+    if any(isinstance(it, Evict) for it in watch):
+        return watch
     if now < facts.submit_at:
-        return (Again(facts.submit_at - now),)
+        return (*watch, Again(facts.submit_at - now))
     if facts.unlisted:
         return (Locate(), Again(0.0))
     nodes = _nodes_of(facts)
@@ -94,48 +99,84 @@ def regain(
         tries=facts.tenure.tries + 1,
         grace_seconds=facts.grace_seconds,
     )
-    return (submit, Again(SLOW_LOOK_SECONDS))
+    return (submit, *watch, Again(SLOW_LOOK_SECONDS))
 
 
 def still_waits(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: Job, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
 ) -> tuple[Action, ...]:
-    """The pinned job that replaces a lost one waits in Slurm's queue. Slurm never refuses a pinned
-    job, so if another job holds the node, both would compute there without end.
+    """The pinned job that replaces a lost one waits in Slurm's queue. Slurm does not refuse it
+    because of another job on that node, so that job and the pod would compute there without end.
 
     If it waits for an earlier job of its own name, that one may be a former job of the pod that was
     requeued. It must be found before Slurm starts it on another node.
     """
     twins = (LookForTwins(),) if behind_twin(facts, record) else ()
-    return (*twins, *_until_it_starts(facts, bound, job, record, now))
+    return (*twins, *_until_it_starts(facts, bound, record, now))
 
 
 def _until_it_starts(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: Job, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
 ) -> tuple[Action, ...]:
-    tenure, request = facts.tenure, facts.asked_by(bound[0])
-    waited = 0.0 if tenure.pinned_since is None else now - tenure.pinned_since
+    since = facts.tenure.pinned_since
+    waited = 0.0 if since is None else now - since
     if waited < PINNED_SECONDS:
         return (Again(PINNED_SECONDS - waited),)
-    if tenure.node is None or now - tenure.node_at > WEIGHED_SECONDS:
-        return (Weigh(bound[0].node), Again(_AGAIN_SECONDS))
-    short = lacks(tenure.node, request) if isinstance(request, JobRequest) else ""
-    if short and job.record_at <= tenure.node_at:
-        return (
-            Inspect(record.job_id),
-            Again(SOON_SECONDS),
-        )  # perhaps our own job has started there
     where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
-    if short:
-        message = f"{where}, but other jobs have taken its resources: {short}"
-        evicted = (
-            Evict(pod, Reason.PLACEHOLDER_LOST, message, evidence=Evidence.TAKEN) for pod in bound
-        )
-        return (*evicted, Again(SOON_SECONDS))
+    if answer := _if_taken(facts, bound, now, where=where):
+        return answer
     if record.state_reason == "Resources" and waited >= RESOURCES_SECONDS:
         message = f"{where}, and Slurm has said for {waited:.0f} s that resources are missing there"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     return (Again(PINNED_SECONDS),)
+
+
+def _without_a_job(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], now: float, *, why: str
+) -> tuple[Action, ...]:
+    """No job waits for the nodes of these pods: none can be submitted, or Slurm has refused it. The
+    pods stay as long as no other job has taken what they use.
+    """
+    since = facts.tenure.weighed_since
+    if since is not None and now - since < PINNED_SECONDS:
+        return (Again(PINNED_SECONDS - (now - since)),)
+    where = f"{why}. Slurm has no new job for {bound[0].node}, where the pod runs"
+    return _if_taken(facts, bound, now, where=where) or (Again(PINNED_SECONDS),)
+
+
+def _if_taken(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], now: float, *, where: str
+) -> tuple[Action, ...]:
+    """Evict the pods if other jobs already compute on what one of them uses; () if none does. First
+    look at what decides that, if the last look is too old. `where` begins the message.
+    """
+    nodes = tuple(dict.fromkeys(pod.node for pod in bound if pod.node))
+    if not nodes:
+        return ()
+    node, at = facts.tenure.node, facts.tenure.node_at
+    if node is None:
+        return (Weigh(nodes[0]), Again(_AGAIN_SECONDS))
+    needs = (needs_of(facts, pod) for pod in bound if pod.node == node.name)
+    short = next((text for it in needs if it is not None and (text := lacks(node, it))), "")
+    if not short and now - at < PINNED_SECONDS:
+        return ()  # however often other news brings the pods here
+    if now - at > WEIGHED_SECONDS:
+        weigh = Weigh(node.name if short else _next_of(nodes, node))
+        return (weigh, Again(_AGAIN_SECONDS))
+    if isinstance(facts.job, Tracked) and facts.job.record_at <= at:
+        # Perhaps our own job has started there.
+        return (Inspect(facts.job.job_id), Again(SOON_SECONDS))
+    message = f"{where}, but other jobs have taken its resources: {short}"
+    evicted = (
+        Evict(pod, Reason.PLACEHOLDER_LOST, message, evidence=Evidence.TAKEN) for pod in bound
+    )
+    return (*evicted, Again(SOON_SECONDS))
+
+
+def _next_of(nodes: tuple[str, ...], last: SlurmNode) -> str:
+    """The node to be read after `last`: those of a gang take turns."""
+    at = nodes.index(last.name) + 1 if last.name in nodes else 0
+    return nodes[at % len(nodes)]
 
 
 def _nodes_of(facts: UnitFacts) -> tuple[str, ...]:
@@ -161,7 +202,7 @@ def _gives_up(
 def needs_of(facts: UnitFacts, pod: PodFacts) -> JobRequest | None:
     """What the pod uses on its node; None if that cannot be read."""
     asked = facts.asked_by(pod)
-    return asked if isinstance(asked, JobRequest) else None
+    return asked if isinstance(asked, JobRequest) else facts.uses.get(pod.uid)
 
 
 def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:

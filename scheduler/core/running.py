@@ -135,7 +135,7 @@ def _follow(
         return (Record(job.job_id), Again(0.0))
     match record.state.base:
         case BaseState.PENDING:
-            return _pending_again(facts, bound, job, record, now)
+            return _pending_again(facts, bound, record, now)
         case BaseState.RUNNING:
             return _running(facts, bound, record, job, now)
         case BaseState.SUSPENDED if facts.evict_suspended:
@@ -151,13 +151,13 @@ def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evi
 
 
 def _pending_again(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: TaggedJob, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float
 ) -> tuple[Action, ...]:
     if _requeued(record):
         return _evict_requeued(bound, record)
     tag = record.tag
     if tag is not None and tag.node and {pod.node for pod in bound} <= {*tag.pinned}:
-        return still_waits(facts, bound, job, record, now)
+        return still_waits(facts, bound, record, now)
     # After a crash slurmctld forgets that a job was started (measured), and would start it on any
     # node.
     why = f"Slurm has forgotten that job {record.job_id} was started"

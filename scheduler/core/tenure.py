@@ -25,6 +25,8 @@ FIRST_TRIES: Final = 3
 """How many of these jobs go ahead of all others in the queue."""
 STEADY_SECONDS: Final = 3600.0
 """A job that has run for this long was no failed try, so the count starts again."""
+_BREAK_SECONDS: Final = 300.0
+"""If the record of the node was not read for this long, a job of the pod's held it meanwhile."""
 _SECONDS: Final = 60
 
 
@@ -44,6 +46,10 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     node: SlurmNode | None = None
     """The record of the pod's Slurm node, as read at `node_at`."""
     node_at: float = 0.0
+    weighed_since: float | None = None
+    """Since when that record has been read again and again, because no job of the pod's holds the
+    node; None if it was not read.
+    """
     source: TaggedJob | None = None
     """The job's record that this was last updated from."""
 
@@ -54,6 +60,14 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     def is_over(self, epoch: float) -> bool:
         """Whether the time is over."""
         return self.until is not None and epoch >= self.until
+
+
+def weighed(tenure: Tenure, node: SlurmNode, *, now: float) -> Tenure:
+    """What is known after a look at the pod's Slurm node."""
+    since = tenure.weighed_since
+    if since is None or now - tenure.node_at > _BREAK_SECONDS:
+        since = now
+    return replace(tenure, node=node, node_at=now, weighed_since=since)
 
 
 def learnt(tenure: Tenure, record: TaggedJob, *, now: float, epoch: float) -> Tenure:

@@ -104,6 +104,7 @@ class Gatherer:
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
             refused=reading.refused,
             accepted=self._accepted(unit, request) if reading.refused else {},
+            uses={} if isinstance(request, JobRequest) else self._uses(unit, pods),
             job=self._jobs.facts(unit),
             nodes=placing.nodes,
             in_way=self._places.in_way(unit, pods, placing.nodes),
@@ -182,6 +183,13 @@ class Gatherer:
         """What each pod of a gang takes of a node, by uid, as far as it can be read."""
         found = ((it.metadata.uid, self._gangs.size(it, unit)) for it in pods)
         return {uid: size for uid, size in found if size is not None}
+
+    def _uses(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, JobRequest]:
+        """What each pod on a Node uses there, by uid, as far as that can be read."""
+        found = (
+            (it.metadata.uid, self._reader.read_use(it, unit)) for it in pods if it.spec.node_name
+        )
+        return {uid: use for uid, use in found if use is not None}
 
     def _accepted(self, unit: Unit, request: JobRequest | tuple[Problem, ...]) -> Mapping[str, str]:
         record = None if unit.job is None else unit.job.record

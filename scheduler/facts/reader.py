@@ -115,15 +115,28 @@ class RequestReader:
             reading = self._parse(spec)
         return reading.request
 
+    def read_use(self, pod: Pod, unit: Unit) -> JobRequest | None:
+        """What a pod on a Node uses there: what it asks for or, if its annotations are wrong, what
+        its spec alone asks for. None if that cannot be read either.
+        """
+        request = self._read(pod, unit).request
+        if isinstance(request, JobRequest):
+            return request
+        if _oversize_reading(pod) is not None:
+            return None
+        return self._parse.without_annotations(self._spec(pod, unit))
+
     def _read(self, pod: Pod, unit: Unit) -> Reading:
         if (large := _oversize_reading(pod)) is not None:
             return large
+        return self._readings.of(pod.metadata.uid, self._spec(pod, unit))
+
+    def _spec(self, pod: Pod, unit: Unit) -> _Spec:
         edition = self._rulebook.edition(pod.metadata.namespace)
         rules = self._rules
         if pod.spec.termination_grace_period_seconds > self._longest_by_kill_wait:
             rules = self._grace.now(rules, has_job=unit.job is not None)
-        spec = _Spec(pod, edition, rules, gpu_types=self._gpu_types(unit))
-        return self._readings.of(pod.metadata.uid, spec)
+        return _Spec(pod, edition, rules, gpu_types=self._gpu_types(unit))
 
     def _required(self, pod: Pod, reading: Reading) -> Reading:
         """The reading, with requirements that nobody would honour added as problems."""
@@ -234,19 +247,17 @@ class _Parser:
         verdict = self._rulebook.judge(spec.pod)
         if isinstance(verdict, Problem):
             return Reading((verdict,))
-        # The grace period of a running pod was accepted before, so it must not prevent a new job
-        # for its node.
-        rules = replace(
-            spec.rules,
-            known_gpu_types=spec.gpu_types,
-            grace_policy="guarded" if spec.placed else spec.rules.grace_policy,
-        )
-        request = self._parsed(view_of(spec.pod, verdict.annotations), rules)
+        request = self._parsed(view_of(spec.pod, verdict.annotations), _rules_for(spec))
         if not isinstance(request, JobRequest):
             return Reading((*request, *verdict.problems), verdict.remarks)
         if spec.placed:
             return Reading(request, verdict.remarks, refused=verdict.problems)
         return Reading(verdict.problems or request, verdict.remarks)
+
+    def without_annotations(self, spec: _Spec) -> JobRequest | None:
+        """What the pod's spec alone asks for; None if that cannot be read."""
+        found = self._parsed(view_of(spec.pod, {}), _rules_for(spec))
+        return found if isinstance(found, JobRequest) else None
 
     def _parsed(self, view: PodView, rules: Rules) -> JobRequest | tuple[Problem, ...]:
         for recent, by, request in self._recent:
@@ -256,3 +267,14 @@ class _Parser:
         if isinstance(found, JobRequest):
             self._recent.appendleft((view, rules, found))
         return found
+
+
+def _rules_for(spec: _Spec) -> Rules:
+    """The rules for this pod. The grace period of a running pod was accepted before, so it must not
+    prevent a new job for its node.
+    """
+    return replace(
+        spec.rules,
+        known_gpu_types=spec.gpu_types,
+        grace_policy="guarded" if spec.placed else spec.rules.grace_policy,
+    )

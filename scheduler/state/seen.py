@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from scheduler.core.crash_pause import Forerunner
-from scheduler.core.tenure import Tenure
+from scheduler.core.tenure import Tenure, weighed
 from scheduler.state.pod_remains import Remains
 from slurmapi.model import SlurmNode
 
@@ -51,4 +51,4 @@ class Seen:
 
     def weighed(self, node: SlurmNode, *, now: float) -> None:
         """Note the record of the Slurm node on which the pod runs."""
-        self.tenure = replace(self.tenure, node=node, node_at=now)
+        self.tenure = weighed(self.tenure, node, now=now)

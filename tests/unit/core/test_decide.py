@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -24,12 +24,14 @@ from scheduler.core.actions import (
     Submit,
     Tell,
     Warn,
+    Weigh,
 )
 from scheduler.core.decide import decide
 from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of
 from scheduler.core.event_reasons import Reason
-from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
+from scheduler.core.evidence import Evidence
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, UnitFacts, Vanished
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, patience
 from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
@@ -40,11 +42,14 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
+from scheduler.core.lost_job import PINNED_SECONDS
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.owner_tag import Owner
-from slurmapi.model import BaseState, JobState
+from scheduler.core.tenure import Tenure
+from slurmapi.model import BaseState, JobState, SlurmNode
 from tests.unit.core.things import (
     ENDED,
+    GANG,
     IN_WAY,
     JOB,
     KEY,
@@ -631,14 +636,14 @@ def test_bound_pod_whose_job_was_requeued_goes():
 
 def test_reacquisition_waits_for_its_backoff():
     unit = facts(BOUND, job=Vanished(JOB, confirmed=True), submit_at=NOW + 7)
-    assert decide(unit, NOW) == (Again(7.0),)
+    assert decide(unit, NOW) == (Weigh("n1"), Again(5.0), Again(7.0))
 
 
 def test_bound_pod_that_cannot_be_asked_for_again_is_left_alone_and_its_owner_told():
-    warn, again = decide(facts(BOUND, request=PROBLEMS), NOW)
+    warn, *others = decide(facts(BOUND, request=PROBLEMS), NOW)
     assert isinstance(warn, Warn)
     assert "expected a request" in warn.message
-    assert again == SLOW
+    assert others == [Weigh("n1"), Again(5.0)]
     assert decide(facts(BOUND, request=PROBLEMS, unjudged=True), NOW) == (SLOW,)
 
 
@@ -659,7 +664,65 @@ def test_bound_pod_that_the_policy_would_refuse_is_asked_for_as_it_was():
 def test_edit_of_a_running_pod_is_no_way_around_the_policy(accepted):
     job = Vanished(JOB, confirmed=True)
     unit = facts(BOUND, job=job, refused=PROBLEMS, accepted=accepted)
-    assert kinds(decide(unit, NOW)) == ["Warn", "Again"]
+    assert kinds(decide(unit, NOW)) == ["Warn", "Weigh", "Again"]
+
+
+def weighed_unit(
+    *, cpus: int, since: float = NOW - PINNED_SECONDS, at: float = NOW - 1, **more: Any
+) -> UnitFacts:
+    """A pod that runs without a job. So many CPUs of its node have been allocated since then, and
+    at that time they were counted last.
+    """
+    node = SlurmNode(name="n1", states=frozenset(), cpus=4, allocated_cpus=cpus)
+    tenure = Tenure(node=node, node_at=at, weighed_since=since)
+    fields: dict[str, Any] = {"job": Vanished(JOB, confirmed=True), "tenure": tenure}
+    return facts(BOUND, **(fields | more))
+
+
+REFUSED: Final[dict[str, dict[str, Any]]] = {
+    "slurm has refused the last submit": {"submit_at": NOW + 100},
+    "and it is tried again now": {"submit_at": NOW},
+    "its annotations are wrong": {"request": PROBLEMS, "uses": {KEY: REQUEST}},
+    "the policy refuses it": {"refused": PROBLEMS},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED.values(), ids=REFUSED.keys())
+def test_bound_pod_without_a_job_goes_when_another_job_has_taken_its_node(why):
+    (evict,) = (it for it in decide(weighed_unit(cpus=1, **why), NOW) if isinstance(it, Evict))
+    assert (evict.reason, evict.evidence) == (Reason.PLACEHOLDER_LOST, Evidence.TAKEN)
+    assert f"Slurm no longer knows job {JOB}. Slurm has no new job for n1" in evict.message
+    assert "other jobs have taken its resources: 3 of 4 CPUs" in evict.message
+    early = weighed_unit(cpus=1, since=NOW - PINNED_SECONDS + 1, **why)
+    for stays in (weighed_unit(cpus=0, **why), early, weighed_unit(cpus=1, at=NOW - 100, **why)):
+        assert "Evict" not in kinds(decide(stays, NOW))
+
+
+def test_first_new_job_is_asked_for_whatever_was_read_of_the_node_before():
+    assert kinds(decide(weighed_unit(cpus=4), NOW)) == ["Submit", "Again"]
+
+
+def test_job_that_may_have_started_there_since_its_last_look_is_looked_at_first():
+    job = tracked(record(BaseState.FAILED), at=NOW - 2)
+    unit = weighed_unit(cpus=4, job=job, submit_at=NOW + 100)
+    assert decide(unit, NOW) == (Inspect(JOB), SOON, Again(100.0))
+    assert kinds(decide(replace(unit, job=replace(job, record_at=NOW)), NOW)) == ["Evict", "Again"]
+
+
+def test_pod_whose_use_is_not_known_stays():
+    assert kinds(decide(weighed_unit(cpus=4, request=PROBLEMS), NOW)) == ["Warn", "Again"]
+
+
+def test_nodes_of_a_gang_without_a_job_are_read_in_turns():
+    pods = tuple(pod(PodStage.BOUND, uid=f"uid-{at}", node=f"n{at}") for at in range(3))
+    unit = facts(*pods, key=GANG, submit_at=NOW + 100)
+    for last, following in ((None, "n0"), ("n0", "n1"), ("n2", "n0"), ("another", "n0")):
+        node = None if last is None else SlurmNode(name=last, states=frozenset())
+        weigh = decide(replace(unit, tenure=Tenure(node=node)), NOW)[0]
+        assert weigh == Weigh(following)
+    full = SlurmNode(name="n1", states=frozenset(), cpus=4, allocated_cpus=4)
+    tenure = Tenure(node=full, node_at=NOW - 100)
+    assert decide(replace(unit, tenure=tenure), NOW)[0] == Weigh("n1"), "nobody goes by an old look"
 
 
 def test_exclusions_that_slurm_refused_wait_out_their_pause():

@@ -189,18 +189,21 @@ def test_replaced_job_does_not_hold_the_node_of_a_pod_that_may_run(unit: UnitFac
 def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> None:  # I6
     for evict in chosen(Evict, unit):
         held = of_pod(unit, evict.pod.uid) or proven(unit)
+        gone = isinstance(unit.job, NoJob) or unit.job == Vanished(JOB, confirmed=True)
         if evict.evidence is Evidence.ABSENCE:
-            gone = isinstance(unit.job, NoJob) or unit.job == Vanished(JOB, confirmed=True)
             foreign = isinstance(unit.job, Tracked) and unit.job.record is not None
             assert gone or foreign
             assert unit.tenure.tries >= MOST_TRIES or unit.tenure.is_over(unit.epoch) or held
             continue
-        assert held is not None
         if evict.evidence is Evidence.TAKEN:
-            assert isinstance(unit.job, Tracked)
-            assert unit.job.record_at > unit.tenure.node_at, "its own job may hold the place"
-            assert held.state.base is BaseState.PENDING
+            assert unit.tenure.node is not None
+            assert gone or isinstance(unit.job, Tracked)
+            if isinstance(unit.job, Tracked):
+                assert unit.job.record_at > unit.tenure.node_at, "its own job may hold the place"
+            if held is not None:
+                assert held.state.base is not BaseState.RUNNING or evict.pod.node not in held.nodes
             continue
+        assert held is not None
         running = held.state.base is BaseState.RUNNING
         tag = read_tag(held.admin_comment)
         requeued = held.restart_count > (tag.restarts if tag else 0) and not held.state.ended

@@ -234,6 +234,7 @@ TENURES: Final = st.builds(
     lost_young=st.booleans(),
     node=st.sampled_from([None, replace(_full, allocated_cpus=0), _full]),
     node_at=st.sampled_from([NOW - 100, NOW - 5, NOW - 0.5]),
+    weighed_since=st.sampled_from([None, NOW - 5, NOW - 100]),
 )
 
 
@@ -267,6 +268,7 @@ def unit_facts(draw: st.DrawFn) -> UnitFacts:
         job=job,
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
         refused=draw(st.sampled_from([(), (), PROBLEMS])),
+        uses={it.uid: REQUEST for it in pods} if draw(st.booleans()) else {},
         accepted=draw(st.sampled_from([{}, dict(digests(REQUEST))])),
         nodes=draw(st.just(places("n1", "n2", "n3")) | _places),
         update_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),

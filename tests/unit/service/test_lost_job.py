@@ -12,7 +12,7 @@ import pytest
 from scheduler.core.owner_tag import read_tag
 from scheduler.core.tenure import MOST_TRIES
 from scheduler.execute.placeholder import CLAIM_PRIORITY
-from slurmapi import BaseState, SlurmUnreachable
+from slurmapi import BaseState, JobSubmission, SlurmBusy, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
@@ -61,6 +61,90 @@ async def test_pod_goes_when_another_job_holds_its_node(slurm, kube, service):
     kube.end_containers(UID)
     await asyncio.sleep(10)
     assert not slurm.live(again)
+
+
+def no_such_partition(_submission: JobSubmission) -> SlurmInvalid:
+    return SlurmInvalid("Invalid partition name specified", error_number=2000, status=422)
+
+
+def full(_submission: JobSubmission) -> SlurmBusy:
+    return SlurmBusy("MaxJobCount limit reached", error_number=2007, status=422)
+
+
+REFUSALS = pytest.mark.parametrize("refusal", [no_such_partition, full])
+EDITS = pytest.mark.parametrize("edit", [{"partition": "nowhere"}, {"timeout": "rubbish"}])
+
+
+@REFUSALS
+async def test_pod_whose_new_job_is_refused_goes_when_another_job_holds_its_node(
+    slurm, kube, service, refusal
+):
+    job_id = await run_one(slurm, kube, service)
+    slurm.job_submit = refusal
+    slurm.end(job_id, BaseState.FAILED)
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    await asyncio.sleep(20)
+    assert kube.deleted == []
+    await asyncio.sleep(100)
+    assert kube.deleted == [UID]
+    assert "other jobs have taken its resources" in service.recorder.events[-1].message
+
+
+@REFUSALS
+async def test_pod_whose_new_job_is_refused_stays_while_nobody_else_holds_its_node(
+    slurm, kube, service, refusal
+):
+    job_id = await run_one(slurm, kube, service)
+    slurm.job_submit = refusal
+    slurm.counted["n1"] = TinySlurm.CPUS
+    slurm.forget(job_id)
+    await asyncio.sleep(12 * HOUR)
+    assert kube.deleted == []
+    assert slurm.calls["node"] <= 12 * HOUR / 30 + 10
+    slurm.job_submit = lambda _submission: None
+    await asked_again(slurm, after=job_id)
+
+
+@EDITS
+async def test_author_keeps_no_node_by_an_annotation_for_which_there_is_no_job(
+    slurm, kube, service, edit
+):
+    """He edits his running pod, and then kills the script of its job."""
+    job_id = await run_one(slurm, kube, service)
+    slurm.job_submit = lambda it: no_such_partition(it) if it.partition else None
+    kube.edit(UID, {f"sunk.coreweave.com/{key}": value for key, value in edit.items()})
+    await asyncio.sleep(5)
+    slurm.end(job_id, BaseState.FAILED)
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    await asyncio.sleep(120)
+    assert kube.deleted == [UID]
+
+
+@EDITS
+async def test_author_keeps_no_node_by_an_annotation_that_is_wrong_once_the_new_job_waits(
+    slurm, kube, service, edit
+):
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    slurm.change(again, BaseState.PENDING, state_reason="PartitionDown")
+    kube.edit(UID, {f"sunk.coreweave.com/{key}": value for key, value in edit.items()})
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    await asyncio.sleep(90)
+    assert kube.deleted == [UID]
+
+
+async def test_pod_that_was_edited_into_a_wrong_one_stays_while_nobody_else_holds_its_node(
+    slurm, kube, service
+):
+    job_id = await run_one(slurm, kube, service)
+    kube.edit(UID, {"sunk.coreweave.com/timeout": "rubbish"})
+    slurm.end(job_id, BaseState.FAILED)
+    await asyncio.sleep(12 * HOUR)
+    assert kube.deleted == []
+    assert len(slurm.submissions) == 1
+    kube.edit(UID, {"sunk.coreweave.com/timeout": "3600"})
+    await asked_again(slurm, after=job_id)
 
 
 async def test_pod_stays_while_nobody_else_holds_its_node(slurm, kube, service):
