@@ -360,9 +360,11 @@ def _ended() -> tuple[Standing, ...]:
     ended = [state for state in BaseState if JobState(state).ended]
     unseen = replace(_seen(_running_job()), state=JobState(ended[0]))
     given_back = _record(JobState(BaseState.CANCELLED), given_back=True)
+    completing = _record(JobState(BaseState.FAILED, frozenset({"COMPLETING"})))
     return (
         Standing(name="ended, not looked at since", job=unseen),
         *(Standing(name=state.value, job=_seen(_record(JobState(state)))) for state in ended),
+        Standing(name="FAILED, COMPLETING", job=_seen(completing)),
         Standing(name="CANCELLED, given back by a former process", job=_seen(given_back)),
     )
 

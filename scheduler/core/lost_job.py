@@ -55,14 +55,20 @@ def regain(
     why: str,
     replaces: int | None = None,
     lost_by_slurm: bool = False,
+    completing: bool = False,
 ) -> tuple[Action, ...]:
     """The pod is healthy but has no job: submit one for the very node that it runs on, and for what
     is left of its time. If several pods run, the job is for the nodes of all.
+
+    While the former job is `completing`, Slurm still holds the node for it: no other job can start
+    there. A new one would only wait behind it, and what it holds would look like another's.
     """
     if facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
     if facts.tenure.is_over(facts.epoch):
         return _gives_up(facts, bound, Reason.TIME_LIMIT, f"{why}, and the pod's time is over")
+    if completing:
+        return (Again(SLOW_LOOK_SECONDS),)  # the pulse shows when that ends
     if not isinstance(facts.request, JobRequest) or not _was_accepted(facts, facts.request):
         return (_not_asked_for(facts, why), *_without_a_job(facts, bound, now, why=why))
     # A pause follows a submit that has failed or did not help, so the next one may fail too.

@@ -129,7 +129,8 @@ def _follow(
         message = sentence(record, ending)
         if ending.kept or not_launched(record):
             rest = record.job_id if record.state.partial else None  # it still holds nodes
-            return regain(facts, bound, now, why=message, replaces=rest)
+            completing = job.state is not None and job.state.completing
+            return regain(facts, bound, now, why=message, replaces=rest, completing=completing)
         return (*(_evict(facts, pod, ending.reason, message) for pod in bound), Again(SOON_SECONDS))
     if facts.unrecorded:
         return (Record(job.job_id), Again(0.0))

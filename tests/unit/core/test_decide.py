@@ -602,7 +602,6 @@ def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
         ({}, True),
         ({"end_time": 111}, False),
         ({"nodes": ()}, False),
-        ({"nodes": (), "state": state(BaseState.CANCELLED, "COMPLETING")}, True),
         ({"admin_comment": tag()}, False),
         ({"state": JobState(BaseState.TIMEOUT)}, False),
         ({"start_time": None}, False),
@@ -611,7 +610,6 @@ def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
         "at once",
         "later",
         "before it got a node",
-        "with a node that its record lacks for a moment",
         "the pod's first job",
         "otherwise",
         "at an unknown time",
@@ -625,6 +623,33 @@ def test_bound_pod_stays_if_its_node_could_not_start_the_new_script(changed, sta
         "Submit" if stays else "Evict",
         "Again",
     ]
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        record(BaseState.FAILED, "COMPLETING"),
+        record(BaseState.OUT_OF_MEMORY, "COMPLETING"),
+        record(  # it lacks its node for a moment
+            BaseState.CANCELLED,
+            "COMPLETING",
+            nodes=(),
+            start_time=100,
+            end_time=110,
+            admin_comment=tag(node="n1"),
+        ),
+    ],
+    ids=["failed", "out of memory", "not launched"],
+)
+def test_nobody_else_is_suspected_while_the_former_job_still_holds_the_node(former):
+    full = SlurmNode(name="n1", states=frozenset(), cpus=4, allocated_cpus=4)
+    tenure = Tenure(node=full, node_at=NOW - 1, weighed_since=NOW - PINNED_SECONDS)
+    unit = facts(BOUND, job=tracked(former), tenure=tenure)
+    wrong = replace(unit, request=PROBLEMS, uses={KEY: REQUEST})
+    for case in (unit, replace(unit, submit_at=NOW + 100), wrong):
+        assert decide(case, NOW) == (SLOW,)
+    over = replace(unit, tenure=replace(tenure, until=4000.0), epoch=4000.0)
+    assert kinds(decide(over, NOW)) == ["Evict", "Again"], "its time does not wait for that"
 
 
 def test_bound_pod_whose_job_was_requeued_goes():

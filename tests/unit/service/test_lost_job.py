@@ -168,6 +168,23 @@ async def test_what_the_lost_job_itself_held_is_not_taken_for_anothers(slurm, ku
     assert kube.deleted == []
 
 
+async def test_what_the_former_job_holds_until_its_epilog_ends_is_not_taken_for_anothers(
+    slurm, kube, service
+):
+    job_id = await run_one(slurm, kube, service)
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    slurm.change(job_id, BaseState.FAILED, "COMPLETING")
+    await asyncio.sleep(240)
+    assert kube.deleted == []
+    assert slurm.calls["submit"] == 1
+    slurm.allocated["n1"] = 0
+    slurm.end(job_id, BaseState.FAILED)
+    await asyncio.sleep(2)
+    slurm.start(await asked_again(slurm, after=job_id), node="n1")
+    await asyncio.sleep(240)
+    assert kube.deleted == []
+
+
 async def test_own_job_that_has_just_started_is_not_taken_for_anothers(slurm, kube, service):
     job_id = await run_one(slurm, kube, service)
     slurm.forget(job_id)
