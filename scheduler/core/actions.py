@@ -39,7 +39,7 @@ class Submit(WithAside, frozen=True):
     minutes: int | None = None
     """Its time limit, if it differs from the request's."""
     until: int = 0
-    """When the pod's time is over, in Unix seconds; 0 if not known."""
+    """When the pod's time is over, in Unix seconds; NO_END if never, 0 if not known."""
     tries: int = 0
     """How many jobs have been submitted in place of lost ones, including this one."""
     grace_seconds: int | None = None

@@ -23,6 +23,11 @@ PINNED_APART: Final = ","
 MOST_RANKS: Final = 2**16
 """Ranks are below this. It also bounds the pods of a tag, because each has a rank of its own."""
 
+NO_END: Final = 253_402_300_799
+"""As `until`: the time of the pods is never over. It is the end of the year 9999, so that a version
+that does not know this value takes it for a time far away.
+"""
+
 PACKED: Final = 0
 """As `per_node`: Slurm chooses how many pods each node has."""
 
@@ -57,9 +62,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes. (It is not kept on the pod, where its owner could write any number.) `given_back` is set
     when the unit has released the job, so that its end says nothing about the pod. `tries` and
     `until` belong to a job that replaces a lost one: how many such jobs there were, and when the
-    pod's time is over, in Unix seconds. `grace` is how many seconds the pods have to stop. `asked`
-    has a digest of each field of the job's last submit or update (`core.edits`). Tags of older
-    versions have no `grace` and no `asked`.
+    pod's time is over, in Unix seconds (NO_END if never, 0 if not known). `grace` is how many
+    seconds the pods have to stop. `asked` has a digest of each field of the job's last submit or
+    update (`core.edits`). Tags of older versions have no `grace` and no `asked`.
 
     A tag of a gang also has its unit's key, the `group` of Kubernetes whose pods they are, and how
     many slots each node has (`per_node`, or PACKED). Its `ranks`, `uids` and `names` are in the

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.core.owner_tag import OwnerTag
+from scheduler.core.endings import warned
+from scheduler.core.owner_tag import NO_END, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, SlurmNode
 
@@ -25,14 +26,18 @@ FIRST_TRIES: Final = 3
 """How many of these jobs go ahead of all others in the queue."""
 STEADY_SECONDS: Final = 3600.0
 """A job that has run for this long was no failed try, so the count starts again."""
+YEAR_MINUTES: Final = 365 * 24 * 60
+"""The time limit of a new job if the pod's time has no end. Without one the job might get a default
+limit. Slurm itself counts a job without a limit as one of a year (measured on 26.05.5).
+"""
 _BREAK_SECONDS: Final = 300.0
 """If the record of the node was not read for this long, a job of the pod's held it meanwhile."""
 _SECONDS: Final = 60
 
 
 class Tenure(msgspec.Struct, frozen=True, kw_only=True):
-    """`until` is when the pod's time is over, in Unix seconds; None if it has no end or nothing is
-    known. `tries` counts the jobs that were submitted in place of lost ones.
+    """`until` is when the pod's time is over, in Unix seconds; NO_END if that never comes, and None
+    if nothing is known. `tries` counts the jobs that were submitted in place of lost ones.
     """
 
     until: float | None = None
@@ -55,7 +60,11 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
 
     def minutes(self, epoch: float) -> int | None:
         """The remaining time in minutes, for a new job; None if not known."""
-        return None if self.until is None else max(1, math.ceil((self.until - epoch) / _SECONDS))
+        if self.until is None:
+            return None
+        if self.until >= NO_END:
+            return YEAR_MINUTES
+        return max(1, math.ceil((self.until - epoch) / _SECONDS))
 
     def is_over(self, epoch: float) -> bool:
         """Whether the time is over."""
@@ -78,23 +87,48 @@ def learnt(tenure: Tenure, record: TaggedJob, *, now: float, epoch: float) -> Te
     pinned = record.state.base is BaseState.PENDING and bool(tag.node)
     return replace(
         tenure,
-        until=_until(record, tag) or tenure.until,
+        until=_until(record, tag, tenure),
         tries=0 if _ran_long(record, epoch) else max(tenure.tries, tag.tries),
         pinned_since=(tenure.pinned_since or now) if pinned else None,
         source=record,
     )
 
 
-def _until(record: Job, tag: OwnerTag) -> float | None:
-    """The end by the job's own start and limit, which an operator may have changed. Limits are
-    whole minutes, so a job that was submitted for the remaining time may end a little later than
-    the pod's time.
+def _until(record: Job, tag: OwnerTag, former: Tenure) -> float | None:
+    """The end by the job's own record, since an operator may have changed its limit, or removed it.
+    Limits are whole minutes, so a job that was submitted for the remaining time may end a little
+    later than the pod's time.
     """
-    if not record.start_time or record.time_limit_minutes is None or not _has_started(record):
-        return tag.until or None
-    end = float(record.start_time + _SECONDS * record.time_limit_minutes)
+    if not record.start_time or not _has_held_a_node(record):
+        return tag.until or former.until
+    if record.state.ended and _has_same_terms(record, former.source):
+        return former.until  # the record of an ended job no longer says when it was to end
+    if record.time_limit_minutes is None:
+        return NO_END
+    end = _end_of(record, record.start_time + _SECONDS * record.time_limit_minutes)
     rounded_up = tag.until and 0 <= end - tag.until <= 2 * _SECONDS
-    return float(tag.until) if rounded_up else end
+    return tag.until if rounded_up else end
+
+
+def _end_of(record: Job, by_limit: int) -> int:
+    """When the job reaches its limit. Slurm adds the time for which it was suspended."""
+    if record.end_time is None or record.state.ended or warned(record):
+        return by_limit
+    return record.end_time
+
+
+def _has_same_terms(record: Job, former: Job | None) -> bool:
+    """Whether this is the same run of the same job, whose limit was not changed since."""
+    return former is not None and _terms(record) == _terms(former)
+
+
+def _terms(record: Job) -> tuple[int, int | None, int | None]:
+    return record.job_id, record.start_time, record.time_limit_minutes
+
+
+def _has_held_a_node(record: Job) -> bool:
+    """Whether its limit counts: an ended job that never started shows what it would have had."""
+    return _has_started(record) and bool(record.nodes or not record.state.ended)
 
 
 def _has_started(record: Job) -> bool:

@@ -72,11 +72,11 @@ def submission(
     in the queue. `excluded` are nodes to avoid; they are ignored with `nodes`, and where no
     required node would be left. `minutes` is its time limit, if it differs from the request's.
     `tries` says how many jobs have been submitted in place of lost ones, including this one, and
-    `until` when the pod's time is over, in Unix seconds (0 if not known). The pods have
-    `grace_seconds` to stop. `environment` tells the script how to reach the hooks API. `sharing`
-    says who else may use the node; it applies only if the request does not say. If there are
-    `parts`, the job is the first component of a heterogeneous one, and has the seats of the first
-    of them; `component` has the others.
+    `until` when the pod's time is over, in Unix seconds (NO_END if never, 0 if not known). The pods
+    have `grace_seconds` to stop. `environment` tells the script how to reach the hooks API.
+    `sharing` says who else may use the node; it applies only if the request does not say. If there
+    are `parts`, the job is the first component of a heterogeneous one, and has the seats of the
+    first of them; `component` has the others.
     """
     tag = OwnerTag(
         v=SEVERAL if group else SINGLE,

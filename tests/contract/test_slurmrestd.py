@@ -316,6 +316,11 @@ async def test_running_job_without_a_limit_has_no_known_end(jobs: Jobs) -> None:
     assert (job.end_time is None) == (job.time_limit_minutes is None)
 
 
+async def test_limit_of_a_year_is_accepted_and_counts_as_none(jobs: Jobs) -> None:
+    job = await jobs.running(await jobs.submit(time_limit_minutes=365 * 24 * 60))
+    assert (job.time_limit_minutes, job.end_time) == (None, None)
+
+
 async def test_twin_of_a_singleton_stays_pending_until_the_first_has_ended(jobs: Jobs) -> None:
     name = f"twins-{id(jobs)}"
     first, second = await jobs.submit(name=name), await jobs.submit(name=name)

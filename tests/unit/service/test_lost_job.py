@@ -10,7 +10,7 @@ import time
 import pytest
 
 from scheduler.core.owner_tag import read_tag
-from scheduler.core.tenure import MOST_TRIES
+from scheduler.core.tenure import MOST_TRIES, YEAR_MINUTES
 from scheduler.execute.placeholder import CLAIM_PRIORITY
 from slurmapi import BaseState, JobSubmission, SlurmBusy, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.tiny_service import Service
@@ -19,6 +19,14 @@ from tests.unit.service.tiny_slurm import TinySlurm
 pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
 HOUR = 3600
+
+
+@pytest.fixture
+async def epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of day goes on as the event loop's does."""
+    loop, began = asyncio.get_running_loop(), time.time()
+    at = loop.time()
+    monkeypatch.setattr(time, "time", lambda: began + loop.time() - at)
 
 
 async def run_one(slurm, kube, service, *, age: int = 0, minutes: int | None = None) -> int:
@@ -225,6 +233,46 @@ async def test_pod_whose_time_is_over_is_not_asked_for_again(slurm, kube, servic
     await asyncio.sleep(10)
     assert kube.deleted == [UID]
     assert "TimeLimit" in service.recorder.reasons(UID)
+
+
+@pytest.mark.usefixtures("epoch")
+@pytest.mark.parametrize("end", ["failed", "forgotten"])
+async def test_pod_outlives_the_limit_that_an_operator_has_removed(slurm, kube, end):
+    service = Service(slurm, kube)
+    job_id = await run_one(slurm, kube, service, minutes=60)
+    slurm.change(job_id, BaseState.RUNNING, time_limit_minutes=None)
+    await asyncio.sleep(2 * HOUR)
+    for number in range(2):
+        slurm.end(job_id, BaseState.FAILED) if end == "failed" else slurm.forget(job_id)
+        job_id = await asked_again(slurm, after=job_id)
+        assert slurm.submissions[job_id].time_limit_minutes == YEAR_MINUTES
+        slurm.start(job_id, node="n1")
+        # Slurm shows this limit as none.
+        slurm.change(job_id, BaseState.RUNNING, start_time=int(time.time()))
+        await asyncio.sleep(10)
+        if number == 0:
+            await service.kill()
+            kube.relist()
+            service = Service(slurm, kube)
+            service.start()
+            await asyncio.sleep(2 * HOUR)
+    assert kube.deleted == []
+    service.unharmed()
+    await service.kill()
+
+
+@pytest.mark.usefixtures("epoch")
+async def test_pod_gets_back_the_time_for_which_its_job_was_suspended(slurm, kube):
+    service = Service(slurm, kube, keeps_suspended=True)
+    job_id = await run_one(slurm, kube, service, age=2 * HOUR, minutes=90)
+    slurm.change(job_id, BaseState.RUNNING, end_time=int(time.time()) + HOUR)
+    await asyncio.sleep(60)
+    slurm.end(job_id, BaseState.FAILED)
+    again = await asked_again(slurm, after=job_id)
+    assert slurm.submissions[again].time_limit_minutes in {58, 59, 60}
+    assert kube.deleted == []
+    service.unharmed()
+    await service.kill()
 
 
 async def test_pod_goes_after_a_few_tries_also_over_a_restart(slurm, kube):
