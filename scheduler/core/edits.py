@@ -1,7 +1,9 @@
 """What was edited on a waiting pod, and which of those edits its pending job can take.
 
 The job's owner tag has a digest of each field that the job was submitted with. So any process
-notices an edit, it is carried out once, and changes by an operator in Slurm are left alone.
+notices an edit, it is carried out once, and changes by an operator in Slurm are left alone. The
+excluded nodes of a waiting job have no digest: `waiting.py` has them follow the Nodes that suit the
+pod, whoever has set them.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from annotations import PREFIX
 from scheduler.core.naming import ENDS_AT, JOB_ID
@@ -42,6 +43,15 @@ async def test_edit_is_carried_out_once(service: Service, slurm: TinySlurm, kube
     (event,) = events(service, "PlaceholderUpdated")
     assert "comment is 'after'" in event.message
     assert "timeout is 10" in event.message
+
+
+async def test_operator_is_left_what_he_changes_but_the_excluded_nodes(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, comment="before")
+    slurm.jobs[1] = replace(slurm.jobs[1], comment="his", excluded_nodes=("n2",))
+    await asyncio.sleep(60)
+    assert (slurm.jobs[1].comment, slurm.jobs[1].excluded_nodes) == ("his", ())
 
 
 async def test_next_process_does_not_repeat_an_edit(slurm: TinySlurm, kube: TinyKube) -> None:
