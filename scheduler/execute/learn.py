@@ -29,6 +29,7 @@ class Learner:
         self, tools: Tools, *, nodes: Nodes, census: Census, allocations: NodeAllocations
     ) -> None:
         self._slurm = tools.slurm
+        self._units = tools.units
         self._teller = tools.teller
         self._clock = tools.clock
         self._nodes = nodes
@@ -64,6 +65,8 @@ class Learner:
         """Read how much of the node is allocated now, if that can be read now. Raises
         SlurmError.
         """
+        if self._units.silent:
+            return  # each request of an outage would keep a worker for seconds
         node = await self._allocations.of(name)
         if node is not None:
             unit.seen.weighed(node, now=self._clock())

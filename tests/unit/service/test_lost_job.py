@@ -113,6 +113,24 @@ async def test_pod_whose_new_job_is_refused_stays_while_nobody_else_holds_its_no
     await asked_again(slurm, after=job_id)
 
 
+async def test_node_is_not_read_while_slurm_does_not_answer(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service)
+    slurm.job_submit = no_such_partition
+    slurm.forget(job_id)
+    await asyncio.sleep(HOUR)
+    for operation in ("states", "submit", "node", "ping", "job"):
+        slurm.fail[operation].extend([SlurmUnreachable("refused")] * 10_000)
+    await asyncio.sleep(10)
+    reads = slurm.calls["node"]
+    await asyncio.sleep(HOUR)
+    assert slurm.calls["node"] == reads
+    for operation in ("states", "submit", "node", "ping", "job"):
+        slurm.fail[operation].clear()
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == [UID]
+
+
 @EDITS
 async def test_author_keeps_no_node_by_an_annotation_for_which_there_is_no_job(
     slurm, kube, service, edit
