@@ -53,6 +53,7 @@ from scheduler.core.lost_job import needs_of, regain, still_waits
 from scheduler.core.lost_slots import on_lost_nodes
 from scheduler.core.outgrown import grown_pods, outgrown
 from scheduler.core.remaining import ends_at
+from scheduler.core.seating import seats_forgotten
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.unserved import refusals
 from scheduler.core.untagged import is_known
@@ -113,6 +114,10 @@ def _guard(
         # Slurm reuses an id only after losing its state.
         why = f"id {job.job_id} belongs to another job now"
         return regain(facts, bound, now, why=why, lost_by_slurm=not job.claimed)
+    if len(seated) < len(bound) and record.state.base is BaseState.RUNNING:
+        forgotten = seats_forgotten(facts, bound, record, now)
+        if forgotten is not None:
+            return (forgotten, Again(0.0))
     if not seated:
         return (Again(SLOW_LOOK_SECONDS),)  # its end would be the end of other pods
     return _follow(facts, seated, job, record, now)

@@ -159,6 +159,22 @@ def reseated(
     return Reseat(record.job_id, seated, record.restart_count)
 
 
+def seats_forgotten(
+    facts: UnitFacts, bound: Sequence[PodFacts], record: TaggedJob, now: float
+) -> Reseat | None:
+    """How the tag of a gang's running job must be changed so that it names pods again that run in
+    it; None if it names all that have a slot. A slurmctld that comes back from a crash has
+    forgotten the last changes of the tag, and the end of the job would not concern those pods.
+    """
+    if facts.gang is None or not facts.owns(record):
+        return None
+    found = seating(facts, record, now)
+    if isinstance(found, str):
+        return None
+    there = found.nodes_of(bound)
+    return reseated(facts, record, found, [it for it in bound if there.get(it.uid) == it.node])
+
+
 def _seats(facts: UnitFacts, found: Seating, former: Sequence[Seat]) -> tuple[Seat, ...]:
     """The seats by slot. A slot that no pod has keeps a rank that is free, for a pod to come. A
     rank whose slot is lost has none.

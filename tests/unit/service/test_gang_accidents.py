@@ -9,7 +9,8 @@ import asyncio
 import pytest
 
 from scheduler.core.event_reasons import Reason
-from slurmapi import BaseState, SlurmInvalid
+from scheduler.kube.wire import PodStatus
+from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.test_gangs import member
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -99,3 +100,31 @@ async def test_gang_with_more_pods_than_its_size_gets_no_job_and_says_why(slurm,
     kube.force_delete("uid-2")
     await asyncio.sleep(60)
     assert slurm.calls["submit"] == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_pod_whose_seat_slurm_has_forgotten_ends_with_its_job(slurm, kube, restart):
+    first = Service(slurm, kube)
+    job_id = await gang_runs(slurm, kube, first)
+    saved = slurm.jobs[job_id]
+    kube.report("uid-1", PodStatus(phase="Failed"))
+    await asyncio.sleep(3)
+    member(kube, 1, uid="anew")
+    await asyncio.sleep(5)
+    assert dict(kube.bindings)["anew"] == "n2"
+    slurm.jobs[job_id] = saved
+    slurm.boot_time += 100
+    for operation in ("states", "job", "ping"):
+        slurm.fail[operation].extend([SlurmUnreachable("away")] * 8)
+    await asyncio.sleep(60)
+    service = first
+    if restart:
+        await first.kill()
+        kube.relist()
+        service = Service(slurm, kube)
+        service.start()
+    await asyncio.sleep(120)
+    slurm.end(job_id, BaseState.CANCELLED)
+    await asyncio.sleep(120)
+    await service.kill()
+    assert sorted(kube.deleted) == ["anew", "uid-0"]
