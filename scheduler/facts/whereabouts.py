@@ -47,6 +47,11 @@ class Whereabouts:
         """Whether the watch shows this pod."""
         return uid in self._pods
 
+    def may_run(self, uid: str) -> bool:
+        """Whether the watch shows this pod, and it has not finished."""
+        pod = self._pods.get(uid)
+        return pod is not None and not pod.finished
+
     def said(self, uid: str) -> SaidOnPod:
         """What this pod says already; nothing if the watch does not show it."""
         pod = self._pods.get(uid)

@@ -75,6 +75,10 @@ class KnownPods(Protocol):
         """Whether the watch shows this pod."""
         ...
 
+    def may_run(self, uid: str) -> bool:
+        """Whether the watch shows this pod, and it has not finished."""
+        ...
+
     def said(self, uid: str) -> SaidOnPod:
         """What this pod says already; nothing if the watch does not show it."""
         ...
@@ -318,7 +322,7 @@ class Census:
         unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
-        elif unit is None and tag.v == SEVERAL and self._any_known(tag.uids):
+        elif unit is None and tag.v == SEVERAL and any(map(self._pods.may_run, tag.uids)):
             self._without_unit(job, tag, asked_at)
         elif unit is None and tag.given_back and self._any_known(tag.uids):
             self.ask()  # a pass will soon read its pod, which shows if it has released the job
@@ -348,7 +352,8 @@ class Census:
 
     def _orphan(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
         """Make a unit for a job that has none: its pod vanished while no scheduler ran, or no pass
-        has looked at it yet.
+        has looked at it yet, or all pods of a gang have finished, and Slurm has forgotten that its
+        job was cancelled.
         """
         orphaned = not self._any_known(tag.uids)
         names = tag.names or (tag.unit,)

@@ -5,6 +5,7 @@ them than was lost.
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
+# Longer than the allocation of a gang is kept whose pods have failed.
+_LINGERED_SECONDS: Final = 120.0
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
@@ -100,6 +103,22 @@ async def test_gang_with_more_pods_than_its_size_gets_no_job_and_says_why(slurm,
     kube.force_delete("uid-2")
     await asyncio.sleep(60)
     assert slurm.calls["submit"] == 1
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_job_of_a_finished_gang_ends_also_if_slurm_forgets_its_cancel(
+    slurm, kube, service, phase
+):
+    job_id = await gang_runs(slurm, kube, service)
+    saved = slurm.jobs[job_id]
+    for rank in (0, 1):
+        kube.report(f"uid-{rank}", PodStatus(phase=phase))
+    await asyncio.sleep(_LINGERED_SECONDS)
+    assert not slurm.live(job_id)
+    slurm.jobs[job_id] = saved
+    slurm.boot_time += 100
+    await asyncio.sleep(600)
+    assert not slurm.live(job_id)
 
 
 @pytest.mark.parametrize("restart", [False, True])
