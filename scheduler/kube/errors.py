@@ -15,6 +15,7 @@ KubeError
 │   ├─ Invalid       422
 │   └─ TooMany       429
 └─ KubeGarbled           answered, but the answer was not understood
+    └─ KubeTooDeep       it may be, once what is nested too deeply is cut (`depth.py`)
 
 The first level answers the question that matters most to a scheduler: was the request not sent,
 perhaps applied, or answered?
@@ -111,6 +112,10 @@ class KubeGarbled(KubeError):
     """The answer is not what the Kubernetes API describes."""
 
     outcome = "garbled"
+
+
+class KubeTooDeep(KubeGarbled):
+    """The answer is nested too deeply to be decoded as it is."""
 
 
 class KubeRefused(KubeError):

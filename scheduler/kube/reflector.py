@@ -24,10 +24,12 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 import structlog
 
+from scheduler.kube.depth import shallow_in_turns
 from scheduler.kube.errors import (
     KubeError,
     KubeGarbled,
     KubeInterrupted,
+    KubeTooDeep,
     KubeTooLarge,
     KubeUnreachable,
     TooMany,
@@ -285,7 +287,11 @@ class Reflector(Generic[T]):
             read = 0
             while (lines := await self._next(batches)) is not None:
                 for line in lines:
-                    for change in self._take(self._read(line)):
+                    try:
+                        event = self._read(line)
+                    except KubeTooDeep:
+                        event = self._read(await shallow_in_turns(line))
+                    for change in self._take(event):
                         yield change
                     read = await _breathe(read + len(line))
 
@@ -388,7 +394,10 @@ class Reflector(Generic[T]):
             operation=f"list_{self.name}",
             most_bytes=MOST_PAGE_BYTES,
         )
-        page = pieces(body)
+        try:
+            page = pieces(body)
+        except KubeTooDeep:
+            page = pieces(await shallow_in_turns(body))
         _check_version(page.metadata.resource_version)
         items, read = list[T](), 0
         for piece in page.items or ():

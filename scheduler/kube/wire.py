@@ -31,7 +31,8 @@ from scheduler.core.node_suitability import (
     Wishes,
 )
 from scheduler.kube.clip import clipped
-from scheduler.kube.errors import KubeGarbled
+from scheduler.kube.depth import shallow
+from scheduler.kube.errors import KubeGarbled, KubeTooDeep
 from scheduler.kube.shape import Shape
 
 MOST_NAMESPACE_LABELS: Final = 128
@@ -643,7 +644,9 @@ _EVENT: Any = WatchEvent  # for mypy, a union is not a `type`
 
 
 def decoder(kind: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
-    """A function that decodes JSON into that type. It raises KubeGarbled for any other input."""
+    """A function that decodes JSON into that type. It raises KubeGarbled for any other input, and
+    KubeTooDeep for what may be that type, but is nested too deeply to be decoded as it is.
+    """
     strict = msgspec.json.Decoder(kind)
 
     def decode(data: bytes | msgspec.Raw) -> T:
@@ -651,7 +654,9 @@ def decoder(kind: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
             return strict.decode(data)
         except msgspec.ValidationError:
             return _decode_without_nulls(data, kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except RecursionError as error:
+            raise KubeTooDeep(f"nested too deeply: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise KubeGarbled(f"not JSON: {error}") from error
 
     return decode
@@ -660,7 +665,9 @@ def decoder(kind: type[T]) -> Callable[[bytes | msgspec.Raw], T]:
 def _decode_without_nulls(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.convert(_without_nulls(json.loads(bytes(data))), kind)
-    except (ValueError, RecursionError) as error:  # msgspec's ValidationError is a ValueError
+    except RecursionError as error:
+        raise KubeTooDeep(f"nested too deeply: {error}") from error
+    except ValueError as error:  # msgspec's ValidationError is one
         raise KubeGarbled(f"not a {getattr(kind, '__name__', 'watch event')}: {error}") from error
 
 
@@ -687,7 +694,10 @@ class Decode(Generic[T]):
 
     def page(self, data: bytes) -> ItemList[T]:
         """A page of its list, all at once: for callers who have nothing else to do meanwhile."""
-        found = pieces(data)
+        try:
+            found = pieces(data)
+        except KubeTooDeep:
+            found = pieces(shallow(data))
         return ItemList(found.metadata, tuple(map(self.item, found.items or ())))
 
 

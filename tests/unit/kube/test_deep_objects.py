@@ -1,0 +1,90 @@
+"""Objects that are nested very deeply are seen, and hide no others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from scheduler.kube.depth import MOST_LEVELS, shallow, shallow_in_turns
+from scheduler.kube.session import KubeSession
+from scheduler.kube.wire import PODS
+from tests.unit.kube.server import ApiStub, event, page, pieces, pod, raw, until, watch
+from tests.unit.kube.test_large_lists import PATH, running
+
+# By default Python 3.11 gives up at 1000 levels, and 3.13 at 10 000. The API server does at 10 000.
+DEPTHS = pytest.mark.parametrize("levels", [1200, 9990])
+
+
+def deep(name: str, levels: int, *, version: str = "1") -> bytes:
+    """A pod in whose managedFields the author has written so many levels."""
+    entry = b'{"manager":"x","fieldsType":"FieldsV1","fieldsV1":%s}' % nested(levels)
+    plain = json.dumps(pod(name, version=version)).encode()
+    return plain.replace(b'"metadata": {', b'"metadata": {"managedFields":[%s],' % entry, 1)
+
+
+def nested(levels: int) -> bytes:
+    return b'{"f:a\\"}":[' * (levels // 2) + b"1" + b"]}" * (levels // 2)
+
+
+@DEPTHS
+async def test_deep_object_hides_no_other_of_its_list(
+    stub: ApiStub, session: KubeSession, levels: int
+) -> None:
+    listed = b'{"metadata":{"resourceVersion":"10"},"items":[%s,%s]}'
+    good = json.dumps(pod("good")).encode()
+    stub.answer("GET", PATH, raw(listed % (deep("evil", levels), good)))
+    stub.answer("WATCH", PATH, watch())
+    async with running(session, PODS) as reflector:
+        await reflector.synced.wait()
+        assert {it.metadata.name for it in reflector.store} == {"good", "evil"}
+
+
+@DEPTHS
+async def test_deep_object_ends_no_watch(stub: ApiStub, session: KubeSession, levels: int) -> None:
+    stub.answer("GET", PATH, page(pod("good")))
+    came = b'{"type":"ADDED","object":%s}\n' % deep("evil", levels, version="20")
+    later = json.dumps(event("ADDED", pod("later", version="21"))).encode() + b"\n"
+    stub.answer("WATCH", PATH, pieces(came, later))
+    async with running(session, PODS) as reflector:
+        await until(lambda: len(reflector.store) == 3)
+    assert (len(stub.requests("GET")), len(stub.requests("WATCH"))) == (1, 1)
+
+
+@DEPTHS
+def test_deep_object_is_shown_with_the_others_of_a_page(levels: int) -> None:
+    data = b'{"metadata":{"resourceVersion":"1"},"items":[%s]}' % deep("evil", levels)
+    (found,) = PODS.page(data).items or ()
+    assert found.metadata.name == "evil"
+
+
+def test_what_is_not_too_deep_is_left_as_it_is() -> None:
+    data = json.dumps({"a": [{"b": 'c]}"{'}, [], {}, "d\\", 1.5, None]}).encode()
+    assert shallow(data) == data
+    just = b"[" * MOST_LEVELS + b"]" * MOST_LEVELS
+    assert shallow(b'{"x":[%s]}' % just[1:-1]) != b'{"x":[%s]}' % just[1:-1]
+    assert shallow(just) == just
+
+
+@pytest.mark.parametrize("data", [b'{"a":"no end [{[', b"]]]", b"[[[", b"", b'"\\', b"{" * 9000])
+def test_what_is_no_json_stays_none(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - json says it in many words
+        json.loads(shallow(data))
+
+
+async def test_others_get_their_turns_while_a_long_text_is_cut() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    data = b"[%s]" % b",".join([nested(1000)] * 200)
+    cut = await shallow_in_turns(data)
+    task.cancel()
+    assert len(json.loads(cut)) == 200
+    assert turns >= 10, "of 400 000 brackets, 20 000 in each"
