@@ -189,6 +189,8 @@ class Tracked(msgspec.Struct, frozen=True, kw_only=True):
     """When a full look first saw it run, or when its nodes were ready after that; 0 if it does not
     run, or no look has shown that it does.
     """
+    has_held: bool = False
+    """Whether its present run was seen on the Node of one of the unit's pods."""
     settled: bool = True
     """Whether the end of this job counts for the unit: this process saw the job alive, or has
     searched all jobs. Otherwise a former process may have submitted another job without recording

@@ -181,7 +181,7 @@ def _running(
     if lost:
         return _go_on_without(lost, record)
     if any(pod.node and pod.node not in record.nodes for pod in bound):
-        return _elsewhere(facts, bound, record, now)
+        return _elsewhere(facts, bound, record, now, moved=not job.has_held)
     come = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     unserved = tuple(pod for pod in come if pod.unserved)
     if unserved and facts.gang is not None and facts.gang.unread:
@@ -204,18 +204,29 @@ def _go_on_without(lost: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Actio
 
 
 def _elsewhere(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float, *, moved: bool
 ) -> tuple[Action, ...]:
-    """The job does not hold the node of one of these pods."""
+    """The job does not hold the node of one of these pods. If it has not `moved`, their Nodes are
+    now said to be other nodes than when they were bound: a label or a list was changed, perhaps for
+    a moment only. Then the pods stay, as does the job.
+    """
     if _requeued(record):
         return _evict_requeued(bound, record)
     running = [pod for pod in facts.pods if pod.stage in RUNS]
     away = all(pod.node and pod.node not in record.nodes for pod in running)
-    if away and now >= facts.lingers_until:
+    if away and moved and now >= facts.lingers_until:
         why = f"Slurm has started job {record.job_id} elsewhere"
         return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
-    # A new job for all pods would replace this one, which another pod still needs (I5).
     astray = ", ".join(pod.name for pod in bound if pod.node and pod.node not in record.nodes)
+    if away and not moved:
+        nodes = ",".join(dict.fromkeys(pod.node for pod in running))
+        message = (
+            f"Slurm job {record.job_id} still holds {','.join(record.nodes)}, but the Node of "
+            f"{astray} now counts as Slurm node {nodes}: correct the mapping of Nodes, or recreate "
+            "the pod"
+        )
+        return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))
+    # A new job for all pods would replace this one, which another pod still needs (I5).
     message = (
         f"Slurm job {record.job_id} is kept because another of its pods may run in it, but it does "
         f"not hold the node of {astray}: delete that pod, so that it comes again in the job"

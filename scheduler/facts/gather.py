@@ -13,6 +13,7 @@ from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, JOB_NODES
 from scheduler.core.owner_tag import Owner
 from scheduler.core.shapes import Size, accepted_by
+from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.finality import is_final
@@ -26,6 +27,7 @@ from scheduler.facts.unit_jobs import UnitJobs
 from scheduler.facts.whereabouts import Whereabouts
 from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit
+from slurmapi import BaseState
 
 # Reading one pod may take 10 ms.
 _SLICE_SECONDS: Final = 0.005
@@ -229,7 +231,7 @@ class Gatherer:
 
     def _bound_by_us(self, pods: Sequence[Pod], unit: Unit) -> bool:
         record = None if unit.job is None else unit.job.record
-        if record is None:
+        if unit.job is None or record is None:
             return unit.bound_by_us
         for pod in pods:
             uid = pod.metadata.uid
@@ -237,7 +239,16 @@ class Gatherer:
             if not seen.bound_by_us:
                 node = self._whereabouts.node(pod, unit)
                 seen.bound_by_us = proves_binding(record, uid, owner=self._owner, node=node)
+            if not unit.job.has_held and self._is_on(pod, record, unit):
+                unit.job.holds()
         return unit.bound_by_us
+
+    def _is_on(self, pod: Pod, record: TaggedJob, unit: Unit) -> bool:
+        """Whether the record shows the unit's running job on the pod's Node."""
+        if record.state.base is not BaseState.RUNNING or not pod.spec.node_name:
+            return False
+        seated = record.seats(pod.metadata.uid, owner=self._owner)
+        return seated and self._whereabouts.node(pod, unit) in record.nodes
 
 
 def _stages(unit: Unit, pods: Sequence[Pod]) -> dict[str, PodStage]:

@@ -85,6 +85,10 @@ class Placeholder:
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
     """When the last request whose answer showed its state was sent."""
+    has_held: bool = False
+    """Whether this process has seen the present run of the job on the Node of one of the unit's
+    pods. If that Node is said to be another Slurm node later, the job has not moved.
+    """
     runs_from: float | None = None
     """Since when the job is known to run. What earlier answers say about other jobs may be
     outdated. If one answer shows this job and another one, this is when the request for that answer
@@ -108,6 +112,7 @@ class Placeholder:
         runs = state.base is BaseState.RUNNING
         if not runs:
             self.running_since = self.allocated_at = 0.0
+            self.has_held = False
         elif self.running_since and self.state is not None:
             made_ready = self.state.configuring and not state.configuring
             self.running_since = at if made_ready else self.running_since
@@ -118,7 +123,7 @@ class Placeholder:
         `answered_at`, and its content counts as being as old as `at`.
         """
         if self._started_anew(record):
-            self.runs_from = None
+            self.runs_from, self.has_held = None, False
         self.record, self.record_at, self.missing = record, at, 0
         self.proven = asked >= self.doubted_at
         if self.known_as is None and self._is_the_one_made(record, asked=asked):
@@ -147,6 +152,10 @@ class Placeholder:
         """Remember which job this is, so that it is known without its tag, too."""
         if record.submit_time is not None:
             self.known_as = (record.name, record.submit_time)
+
+    def holds(self) -> None:
+        """Note that the run that its record shows is on the Node of one of the unit's pods."""
+        self.has_held = True
 
     def is_for(self, uid: str, *, owner: Owner) -> bool:
         """Whether its record shows that this is the job of that pod: by its tag, or, if that was
@@ -342,6 +351,7 @@ class Unit:
             known_as=job.known_as,
             allocated_at=job.allocated_at,
             running_since=job.running_since,
+            has_held=job.has_held,
             settled=job.seen_live or looked_through,
         )
 

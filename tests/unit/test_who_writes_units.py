@@ -45,6 +45,7 @@ _CALLERS: Final = {
     "Placeholder.read_again": {"execute"},
     "Placeholder.believe": {"facts"},
     "Placeholder.recognise": {"facts"},
+    "Placeholder.holds": {"facts"},
     "Placeholder.refute": {"execute"},
     "Placeholder.wrote": {"execute"},
     "Placeholder.was_cancelled": {"execute"},
