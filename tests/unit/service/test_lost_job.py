@@ -106,9 +106,9 @@ async def test_pod_whose_new_job_is_refused_stays_while_nobody_else_holds_its_no
     slurm.job_submit = refusal
     slurm.counted["n1"] = TinySlurm.CPUS
     slurm.forget(job_id)
-    await asyncio.sleep(12 * HOUR)
+    await asyncio.sleep(2 * HOUR)
     assert kube.deleted == []
-    assert slurm.calls["node"] <= 12 * HOUR / 30 + 10
+    assert slurm.calls["node"] <= 2 * HOUR / 30 + 10
     slurm.job_submit = lambda _submission: None
     await asked_again(slurm, after=job_id)
 
@@ -166,7 +166,7 @@ async def test_pod_that_was_edited_into_a_wrong_one_stays_while_nobody_else_hold
     job_id = await run_one(slurm, kube, service)
     kube.edit(UID, {"sunk.coreweave.com/timeout": "rubbish"})
     slurm.end(job_id, BaseState.FAILED)
-    await asyncio.sleep(12 * HOUR)
+    await asyncio.sleep(2 * HOUR)
     assert kube.deleted == []
     assert len(slurm.submissions) == 1
     kube.edit(UID, {"sunk.coreweave.com/timeout": "3600"})
