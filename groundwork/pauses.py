@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from time import thread_time
-from typing import TypeVar
+from typing import Final, TypeVar
+
+SLICE_SECONDS: Final = 0.005
+"""How much CPU time a slice of a long loop takes."""
 
 T = TypeVar("T")
 
@@ -20,7 +23,7 @@ async def with_pauses(items: Iterable[T], *, every: int) -> AsyncGenerator[T]:
             await asyncio.sleep(0)
 
 
-async def in_slices(items: Iterable[T], *, seconds: float) -> AsyncGenerator[T]:
+async def in_slices(items: Iterable[T], *, seconds: float = SLICE_SECONDS) -> AsyncGenerator[T]:
     """The items. Whenever those since the last pause have taken so many seconds of this thread's
     CPU time, other tasks get a turn: for items of which some cost a thousand times more than
     others. Pass a copy of a collection that they may change.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from annotations import JobRequest, Problem
 from groundwork.pauses import in_slices
@@ -28,9 +27,6 @@ from scheduler.facts.whereabouts import Whereabouts
 from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit
 from slurmapi import BaseState
-
-# Reading one pod may take 10 ms.
-_SLICE_SECONDS: Final = 0.005
 
 
 class Gatherer:
@@ -67,7 +63,7 @@ class Gatherer:
         """Read the pods of a gang, with pauses for other work, so that `facts` finds what was read.
         With two long lists of nodes each, a thousand pods take seconds.
         """
-        async for pod in in_slices(self._whereabouts.pods(unit), seconds=_SLICE_SECONDS):
+        async for pod in in_slices(self._whereabouts.pods(unit)):
             self._reader.read(pod, unit)
 
     def facts(self, unit: Unit) -> UnitFacts:

@@ -23,8 +23,6 @@ MOST_TEMPLATES: Final = 64
 """How many templates of one object are read. A gang has fewer sizes by far (`core.shapes`)."""
 
 _WHY_BYTES: Final = 256
-# Reading one template may take 10 ms.
-_SLICE_SECONDS: Final = 0.005
 
 
 class TemplateSizes:
@@ -38,7 +36,7 @@ class TemplateSizes:
         """The sizes of the pods of these templates of the object, or why they are not known."""
         known: dict[bytes, Size | Problem] = {}
         sizes: list[Expected] = []
-        async for template in in_slices(templates, seconds=_SLICE_SECONDS):
+        async for template in in_slices(templates):
             if template.data not in known and len(known) < MOST_TEMPLATES:
                 known[template.data] = self._size(template, ref)
             sizes.append(_expected_of(template, known.get(template.data)))
