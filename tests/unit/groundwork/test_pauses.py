@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from time import thread_time
 
 from groundwork.pauses import in_slices, with_pauses
+from tests.support.loop_turns import beside
 
 
 async def test_other_tasks_get_a_turn_after_so_many_items() -> None:
@@ -38,21 +39,12 @@ async def test_items_are_taken_only_when_their_turn_comes() -> None:
 
 
 async def test_other_tasks_get_a_turn_after_so_much_cpu_time() -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    async for _ in in_slices(range(100), seconds=10.0):
-        pass
-    assert turns == 0, "they cost next to nothing"
-    async for _ in in_slices(range(3), seconds=0.002):
-        until = thread_time() + 0.003
-        while thread_time() < until:
+    async with beside() as turns:
+        async for _ in in_slices(range(100), seconds=10.0):
             pass
-    task.cancel()
-    assert turns == 3
+        assert turns.count == 0, "they cost next to nothing"
+        async for _ in in_slices(range(3), seconds=0.002):
+            until = thread_time() + 0.003
+            while thread_time() < until:
+                pass
+    assert turns.count == 3

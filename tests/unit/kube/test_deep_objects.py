@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from scheduler.kube.depth import MOST_LEVELS, shallow, shallow_in_turns
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import PODS
+from tests.support.loop_turns import beside
 from tests.unit.kube.server import ApiStub, event, page, pieces, pod, raw, until, watch
 from tests.unit.kube.test_large_lists import PATH, running
 
@@ -74,17 +74,8 @@ def test_what_is_no_json_stays_none(data: bytes) -> None:
 
 
 async def test_others_get_their_turns_while_a_long_text_is_cut() -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
     data = b"[%s]" % b",".join([nested(1000)] * 200)
-    cut = await shallow_in_turns(data)
-    task.cancel()
+    async with beside() as turns:
+        cut = await shallow_in_turns(data)
     assert len(json.loads(cut)) == 200
-    assert turns >= 10, "of 400 000 brackets, 20 000 in each"
+    assert turns.count >= 10, "of 400 000 brackets, 20 000 in each"
