@@ -24,7 +24,6 @@ from scheduler.kube.session import KubeConfigError, in_cluster
 from scheduler.listen import descriptors
 from scheduler.migrate import command as migrate
 from scheduler.observe import logs
-from scheduler.observe.garbage import tended
 from scheduler.observe.heap import separate_large_blocks
 from scheduler.service import startup
 from scheduler.service.shown import Showing
@@ -164,7 +163,7 @@ def _run_scheduler(arguments: argparse.Namespace) -> int:
         logs.set_up(given.zap_log_level, given.log_format)
         descriptors.raise_limit()
         separate_large_blocks()
-        asyncio.run(tended(startup.run(given, showing=_showing(given))))
+        asyncio.run(startup.run(given, showing=_showing(given)))
     except (KubeConfigError, ClusterIdError, LeaseLostError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1

@@ -196,10 +196,16 @@ class Reflector(Generic[T]):
         self.name = resource.name
         self.synced = asyncio.Event()
         self.last_event_at: float | None = None
+        self._listing: list[T] = []
         self._listed_at = 0.0
         self._doubted = False
         self._behind_since: dict[str, float] = {}
         self._waiting: asyncio.Timeout | None = None
+
+    @property
+    def objects(self) -> int:
+        """How many objects are kept, with those of a list that has begun."""
+        return len(self.store) + len(self._listing)
 
     def doubt(self) -> None:
         """Note that the last list was wrong. The running watch ends, and a new list is made."""
@@ -347,7 +353,10 @@ class Reflector(Generic[T]):
         began = monotonic()
         self._metrics.list_began(self.name)
         self._doubted = False
-        items, version = await self._pages()
+        try:
+            items, version = await self._pages()
+        finally:
+            self._listing = []
         if not self._goes_on("list", self._newer(items, version)):
             raise KubeInterrupted("the list is older than what the server has shown before")
         self._listed_at = monotonic()
@@ -361,7 +370,7 @@ class Reflector(Generic[T]):
         """All objects of one consistent list, and its version. The list does not come from the
         server's cache, which may be behind. While objects are large, fewer are asked for at once.
         """
-        items: list[T] = []
+        items = self._listing
         query: dict[str, str | int] = dict(self._resource.query)
         limit = PAGE_SIZE
         while True:

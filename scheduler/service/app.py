@@ -137,6 +137,10 @@ class App:
     def _leads(self) -> bool:
         return self._election.seconds_left() > 0
 
+    def objects(self) -> int:
+        """How many objects of Kubernetes this process keeps."""
+        return sum(it.objects for it in self._reflections.all)
+
     @property
     def shown(self) -> Shown:
         """What the live page shows."""

@@ -21,6 +21,7 @@ from scheduler.kube.session import KubeSession
 from scheduler.listen.address_error import address_error
 from scheduler.listen.descriptors import AcceptErrors
 from scheduler.observe.clock import monotonic
+from scheduler.observe.garbage import tended
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import file as policy_file
 from scheduler.policy.rules import NO_POLICY, Policy
@@ -70,7 +71,7 @@ async def run(settings: Settings, *, showing: Showing | None = None) -> None:
                 )
                 standing.service = app.not_ready
                 async with showing(settings, app.shown) if showing else nullcontext():
-                    await _run_app(app)
+                    await tended(_run_app(app), objects=app.objects)
     finally:
         await listeners.close()
 

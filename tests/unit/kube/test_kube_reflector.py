@@ -118,6 +118,18 @@ async def test_pages_are_put_together_before_anything_is_told(
     assert [s.query.get("continue") for s in stub.requests("GET")] == [None, "t1", "t2"]
 
 
+async def test_objects_of_an_unfinished_list_are_counted_until_it_ends(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page(pod("a"), token="t1"), hang())
+    await stub.wait_for_requests(2, "GET")
+    assert (watched.reflector.objects, len(watched.store)) == (1, 0)
+    stub.answer("GET", PATH, page(pod("a"), token="t1"), page(pod("b")))
+    stub.answer("WATCH", PATH, watch())
+    await until(lambda: watched.names == {"a", "b"})
+    assert watched.reflector.objects == 2
+
+
 async def test_list_in_doubt_is_made_anew(stub: ApiStub, watched: Watched) -> None:
     stub.answer("GET", PATH, page(pod("a")), page(pod("a"), pod("b")))
     stub.answer("WATCH", PATH, hang())
