@@ -20,12 +20,15 @@ def lacks(node: SlurmNode, request: JobRequest) -> str:
 
 def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:
     # If nothing is allocated, no other job has taken anything, however small the node is by now.
-    free = node.cpus - node.allocated_cpus
+    # What is specialized (CoreSpecCount, MemSpecLimit) no job gets, so it is not free either.
+    cpus = node.job_cpus or node.cpus
+    free = cpus - node.allocated_cpus
     if node.allocated_cpus and free < request.cpus:
-        yield f"{free} of {node.cpus} CPUs are free, and the pod uses {request.cpus}"
-    memory = node.memory_mib - node.allocated_memory_mib
-    if node.allocated_memory_mib and memory < request.memory_mib:
-        yield f"{memory} of {node.memory_mib} MiB are free, and the pod uses {request.memory_mib}"
+        yield f"{max(0, free)} of {cpus} CPUs are free, and the pod uses {request.cpus}"
+    memory = node.memory_mib - node.specialized_memory_mib
+    left = memory - node.allocated_memory_mib
+    if node.allocated_memory_mib and left < request.memory_mib:
+        yield f"{max(0, left)} of {memory} MiB are free, and the pod uses {request.memory_mib}"
     for entry in (request.gres or "").split(","):
         yield from _gres_shortage(node, entry.strip().removeprefix("gres/"))
 

@@ -63,6 +63,16 @@ def test_what_others_hold_is_named(used, told):
     assert lacks(node(**used), REQUEST) == told
 
 
+def test_what_no_job_may_have_is_not_free():
+    """With CoreSpecCount=4 and MemSpecLimit=100, jobs may have 12 CPUs and 900 MiB."""
+    spared = {"job_cpus": 12, "specialized_memory_mib": 100}
+    assert lacks(node(allocated_cpus=8, **spared), REQUEST) == ""
+    told = lacks(node(allocated_cpus=12, allocated_memory_mib=900, **spared), REQUEST)
+    assert told == (
+        "0 of 12 CPUs are free, and the pod uses 4; 0 of 900 MiB are free, and the pod uses 100"
+    )
+
+
 def test_gres_are_counted_by_name_and_type():
     text = "gpu:h100:7(IDX:0-6),gpu:a100:no_consume:2,nic,shard:gpu:3"
     assert [count_of(text, it) for it in ("gpu:h100", "gpu:a100", "gpu", "nic", "tape")] == [
