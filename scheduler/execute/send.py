@@ -83,9 +83,14 @@ class Sender:
         if action.nodes:
             return [_Part(shape, TagPart(pods, shape.per_node, kind))]
         request = shape.size.applied(action.request)
-        sharing = await self._gpu_sharing.of(request)
+        excluded = shape.excluded if action.shapes else action.excluded
         parts = await self._layouts.parts(
-            request, pods, most=action.per_node, may_pack=unit.asked.may_pack, sharing=sharing
+            request,
+            pods,
+            most=action.per_node,
+            may_pack=unit.asked.may_pack,
+            sharing=await self._gpu_sharing.of(request),
+            avoided=[node for node, _ in excluded],
         )
         return [_Part(shape, _tagged(it, kind)) for it in parts]
 

@@ -162,6 +162,12 @@ class Nodes:
         """The Kubernetes Node with this name; None if there is none or Nodes are not read."""
         return self.all_facts().get(name)
 
+    def allocatable(self, node: str) -> Mapping[str, int]:
+        """What pods may request together of the Node behind this Slurm node; empty if not known."""
+        behind = self._map.behind(node)
+        found = None if behind is None else self.facts(behind.target)
+        return {} if found is None else found.allocatable
+
     def is_dead(self, name: str) -> bool:
         """Whether nothing runs any more on the Kubernetes Node of that name. False if Nodes are not
         read.

@@ -96,13 +96,20 @@ class NodeKinds:
         found = sum((counted.get(name, _NEITHER) for name in names.split(",")), _NEITHER)
         return found if found != _NEITHER else whole
 
-    async def nodes_of(self, partition: str | None) -> list[SlurmNode]:
-        """The nodes of these partitions (joined by commas), or of the default partition. Raises
-        SlurmError.
+    async def in_partitions(
+        self, partition: str | None
+    ) -> list[tuple[Partition | None, list[SlurmNode]]]:
+        """The nodes of each of these partitions (joined by commas), or of the default one, with the
+        partition's record; None if Slurm lists no such partition. Raises SlurmError.
         """
         await self._nodes.learn(())
-        names = frozenset((partition or await self._default_name()).split(","))
-        return [it for it in self._nodes.listed or () if not names.isdisjoint(it.partitions)]
+        records = {it.name: it for it in await self._listed_partitions()}
+        names = (partition or await self._default_name()).split(",")
+        found: dict[str, list[SlurmNode]] = {name: [] for name in names}
+        for node in self._nodes.listed or ():
+            for name in found.keys() & set(node.partitions):
+                found[name].append(node)
+        return [(records.get(name), nodes) for name, nodes in found.items()]
 
     async def knows(self, partition: str) -> bool:
         """Whether Slurm has nodes in each of these partitions. Raises SlurmError."""

@@ -377,7 +377,7 @@ class Parts:
             owner=tools.owner,
             modes=self.modes,
             gpu_sharing=gpu_sharing,
-            layouts=Layouts(self._caches.kinds),
+            layouts=Layouts(self._caches.kinds, allocatable=self._caches.nodes.allocatable),
             environment=self._job_environment,
         )
         return Submitter(

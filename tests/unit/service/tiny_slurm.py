@@ -64,6 +64,9 @@ class TinySlurm:
         self.counted = dict(self.allocated)
         """What was allocated when all nodes were last asked about: a record of one tells that."""
         self.nodes_in: dict[str, tuple[str, ...]] = {"main": NODES}
+        self.of_node: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        """What the record of a node has instead of the usual."""
+        self.of_partition: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         self.whole_nodes: set[str] = set()
         """Partitions whose jobs get whole nodes."""
         self.defaults: dict[str, str] = {}
@@ -159,6 +162,7 @@ class TinySlurm:
                 states=("UP",),
                 grace_seconds=self.grace_seconds.get(name, 0),
                 whole_nodes=name in self.whole_nodes,
+                **self.of_partition[name],
             )
             for name in self.nodes_in
         )
@@ -178,7 +182,7 @@ class TinySlurm:
 
     def _node(self, name: str) -> SlurmNode:
         states = frozenset({"IDLE"} if name in self.with_slurmd else {"IDLE", "EXTERNAL"})
-        return SlurmNode(
+        usual = SlurmNode(
             name=name,
             states=states,
             comment=self.comments[name],
@@ -189,6 +193,7 @@ class TinySlurm:
             allocated_cpus=self.counted[name],
             partitions=tuple(it for it, nodes in self.nodes_in.items() if name in nodes),
         )
+        return replace(usual, **self.of_node[name])
 
     async def job(self, job_id: int) -> Job:
         await self._call("job", job_id)
