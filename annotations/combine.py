@@ -4,11 +4,17 @@ Each part has been read and checked by itself before. GPUs and other devices are
 the time limit is in `time_limit.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from annotations.model import JobRequest, Sharing
-from annotations.pod_gres import devices_of, gpus_in, gres_contradictions, gres_text
+from annotations.pod_gres import (
+    devices_of,
+    gpus_in,
+    gres_contradictions,
+    gres_text,
+    uses_gpus,
+)
 from annotations.resources import Resources
 from annotations.time_limit import time_limit_minutes
 
@@ -36,12 +42,16 @@ def combined(
 
 
 def contradictions(
-    fields: Mapping[str, Any], resources: Resources | None, *, keys: Mapping[str, str]
+    fields: Mapping[str, Any],
+    resources: Resources | None,
+    *,
+    keys: Mapping[str, str],
+    mapped: Collection[str],
 ) -> Iterator[tuple[str, str]]:
     """Fields that contradict others, each with what would be accepted.
 
     `keys` are the annotations that the fields were read from. `resources` is None if the resources
-    have problems of their own.
+    have problems of their own. `mapped` are the gres of the site's resources.
     """
     if fields.get("hold") and fields.get("priority"):
         yield "hold", f"no hold beside {keys['priority']}, for which Slurm forgets it"
@@ -49,14 +59,16 @@ def contradictions(
     if both:
         yield "excluded_nodes", f"no node of {keys['required_nodes']}, such as {both[0]}"
     if resources is not None:
-        yield from _about_devices(fields, resources)
+        yield from _about_devices(fields, resources, mapped)
 
 
-def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[tuple[str, str]]:
+def _about_devices(
+    fields: Mapping[str, Any], resources: Resources, mapped: Collection[str]
+) -> Iterator[tuple[str, str]]:
     explicit = fields.get("gres")
-    for expected in gres_contradictions(explicit, resources.devices):
+    for expected in gres_contradictions(explicit, resources.devices, mapped=mapped):
         yield "gres", expected
-    if fields.get("exclusive") is Sharing.OK and gpus_in(devices_of(explicit, resources.devices)):
+    if fields.get("exclusive") is Sharing.OK and uses_gpus(devices_of(explicit, resources.devices)):
         yield (
             "exclusive",
             "none or user, or no such annotation: a pod with GPUs cannot share them with other "

@@ -34,7 +34,8 @@ def parse(pod: PodView, rules: Rules) -> JobRequest | tuple[Problem, ...]:
     asked = _read_annotations(pod, rules)
     read = read_resources(pod, rules)
     resources = read if isinstance(read, Resources) else None
-    for name, expected in contradictions(asked.fields, resources, keys=asked.keys):
+    mapped = rules.device_resources.values()
+    for name, expected in contradictions(asked.fields, resources, keys=asked.keys, mapped=mapped):
         _refuse(asked, pod, asked.keys[name], expected)
     problems = [
         *asked.problems,

@@ -5,7 +5,11 @@ They are counted from the containers' resources (`resources.py`), or named by th
 Slurm have is read in `scheduler/core/node_gres.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+# Slurm shares out the devices of `gpu` under the last two names, too (gres.conf(5)).
+_GPU_NAMES: Final = frozenset({"gpu", "mps", "shard"})
 
 Devices = Mapping[str, int]
 """The count of each gres, such as "gpu" or "gpu:h100"."""
@@ -30,8 +34,23 @@ def gpus_in(devices: Devices) -> int:
     return _count(devices, "gpu")
 
 
-def gres_contradictions(explicit: str | None, counted: Devices) -> Iterator[str]:
-    """What the annotation would have to say instead, for each of its contradictions."""
+def uses_gpus(devices: Devices) -> bool:
+    """Whether any of these is a GPU or a part of one."""
+    return not _GPU_NAMES.isdisjoint(map(_base, devices))
+
+
+def asks_for_gpus(gres: str | None) -> bool:
+    """The same of devices as in JobRequest (`gres_text`)."""
+    return uses_gpus(_counts(gres))
+
+
+def gres_contradictions(
+    explicit: str | None, counted: Devices, *, mapped: Collection[str]
+) -> Iterator[str]:
+    """What the annotation would have to say instead, for each of its contradictions. `mapped` are
+    the gres of the site's resources. Those with a type stand for one resource, so a pod must not
+    name them for another, such as a slice of a GPU for a whole one.
+    """
     named = _counts(explicit)
     mixed = [name for name in named if ":" in name and _base(name) in named]
     if mixed:
@@ -40,6 +59,17 @@ def gres_contradictions(explicit: str | None, counted: Devices) -> Iterator[str]
         asked, held = _count(named, name), _count(counted, name)
         if held and asked != held:
             yield f"{name} as often as the containers ask for it: {held}"
+        elif held:
+            yield from _misnamed(name, named, counted, mapped)
+
+
+def _misnamed(
+    name: str, named: Devices, counted: Devices, mapped: Collection[str]
+) -> Iterator[str]:
+    for gres in sorted({it for it in mapped if ":" in it and _base(it) == name}):
+        held = counted.get(gres, 0)
+        if named.get(gres, 0) != held:
+            yield f"{gres} as often as the containers ask for it: {held}"
 
 
 def _counts(explicit: str | None) -> dict[str, int]:

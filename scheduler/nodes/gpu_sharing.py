@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from annotations import JobRequest, Sharing
+from annotations.pod_gres import asks_for_gpus
 from scheduler.nodes.node_kinds import NodeKinds
 
 SharingSetting = Literal["user", "node", "shared"]
@@ -30,7 +31,9 @@ class GpuSharing:
         are those to which the job is pinned. Raises SlurmError if Slurm must be asked about its
         nodes first and does not answer.
         """
-        if "exclusive" in request.keys or not request.gpus or self._sharing is None:
+        if "exclusive" in request.keys or self._sharing is None:
+            return request.exclusive
+        if not request.gpus and not asks_for_gpus(request.gres):
             return request.exclusive
         kinds = await self._kinds.of(request.partition, nodes or request.required_nodes)
         return self._sharing if kinds.with_slurmd else request.exclusive

@@ -286,6 +286,37 @@ def test_explicit_gres_with_another_count_is_refused():
     assert problem.expected == "gpu as often as the containers ask for it: 2"
 
 
+@pytest.mark.parametrize(
+    ("asked", "gres", "expected"),
+    [
+        ({"nvidia.com/gpu": "2"}, "gpu:1g.10gb:2", "gpu:1g.10gb as often as"),
+        ({"nvidia.com/mig-1g.10gb": "2"}, "gpu:h100:2", "gpu:1g.10gb as often as"),
+        ({"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1"}, "gpu:h100:2", "gpu:1g.10gb as"),
+        ({"nvidia.com/gpu": "2"}, "gpu:h100:2", ""),
+        ({"nvidia.com/mig-1g.10gb": "2"}, "gpu:1g.10gb:2", ""),
+        ({"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1"}, "gpu:h100,gpu:1g.10gb", ""),
+        ({"nvidia.com/gpu": "0"}, "gpu:1g.10gb:2", ""),
+    ],
+)
+def test_slice_of_a_gpu_is_not_named_for_a_whole_one(asked, gres, expected):
+    """Slurm would give the whole GPUs, which the pod gets from the kubelet, to others, too."""
+    devices = {"nvidia.com/gpu": "gpu", "nvidia.com/mig-1g.10gb": "gpu:1g.10gb"}
+    spec = replace(pod({"gres": gres}), containers=with_gpus(asked).containers)
+    found = parse(spec, Rules(device_resources=devices))
+    if not expected:
+        assert isinstance(found, JobRequest)
+        return
+    assert isinstance(found, tuple)
+    (problem,) = found
+    assert problem.field.endswith("/gres")
+    assert problem.expected.startswith(expected)
+
+
+@pytest.mark.parametrize("gres", ["shard:1", "mps:50"])
+def test_parts_of_gpus_are_not_for_others_either(gres):
+    assert the_problem(annotated("0", exclusive="ok", gres=gres)).expected.startswith("none or")
+
+
 @pytest.mark.parametrize("value", ["ok", "shared"])
 def test_gpus_are_not_for_cpus_that_others_may_share(value):
     problem = the_problem(annotated("1", exclusive=value))

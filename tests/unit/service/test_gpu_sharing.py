@@ -44,6 +44,19 @@ async def test_node_with_a_slurmd_is_shared_as_the_site_says(slurm, kube, sharin
     assert tag.asked == digests(GPUS), "what the site adds is no edit of the pod"
 
 
+@pytest.mark.parametrize("gres", ["gres/shard:2", "gres/nic:1,gres/mps:50"])
+async def test_part_of_a_gpu_is_as_much_a_danger_as_a_whole_one(slurm, kube, gres):
+    """The kubelet may choose the device that Slurm has given to a native job as a whole."""
+    slurm.with_slurmd = set(NODES)
+    assert (await asked(slurm, kube, replace(GPUS, gpus=0, gres=gres))).shared == "user"
+
+
+async def test_other_devices_are_none(slurm, kube):
+    slurm.with_slurmd = set(NODES)
+    nic = replace(GPUS, gpus=0, gres="gres/nic:2")
+    assert (await asked(slurm, kube, nic)).shared is None
+
+
 async def test_one_such_node_among_others_is_enough(slurm, kube):
     slurm.with_slurmd = {"n2"}
     assert (await asked(slurm, kube)).shared == "user"
