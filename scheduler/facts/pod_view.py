@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from annotations import AffinityExpression, ContainerResources, PodView
 from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
 
+_Amounts = Mapping[str, Quantity]
+
 
 def view_of(pod: Pod, annotations: Mapping[str, str]) -> PodView:
     """The parts of the pod that determine its job, with these annotations in place of its own."""
-    whole = pod.spec.resources or ResourceRequirements()
+    whole, held = pod.spec.resources or ResourceRequirements(), kept_sizes(pod)
     return PodView(
         annotations=annotations,
-        containers=tuple(map(_resources, pod.spec.containers)),
-        init_containers=tuple(map(_resources, pod.spec.init_containers)),
+        containers=tuple(_resources(it, held) for it in pod.spec.containers),
+        init_containers=tuple(_resources(it, held) for it in pod.spec.init_containers),
         overhead=_as_texts(pod.spec.overhead),
         requests=_as_texts(whole.requests),
         limits=_as_texts(whole.limits),
@@ -23,6 +25,17 @@ def view_of(pod: Pod, annotations: Mapping[str, str]) -> PodView:
         termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
         active_deadline_seconds=pod.spec.active_deadline_seconds,
     )
+
+
+def kept_sizes(pod: Pod) -> Mapping[str, _Amounts]:
+    """What the kubelet has given to each container, by name, if the Node refuses a resize of the
+    pod. Then the spec requests what the pod will never have, as kube-scheduler knows, too.
+    """
+    resize = pod.condition("PodResizePending")
+    if resize is None or resize.reason != "Infeasible":
+        return {}
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return {it.name: it.allocated_resources for it in statuses if it.allocated_resources}
 
 
 def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] | None:
@@ -37,10 +50,11 @@ def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] |
     )
 
 
-def _resources(container: Container) -> ContainerResources:
+def _resources(container: Container, held: Mapping[str, _Amounts]) -> ContainerResources:
+    requests = _as_texts(container.resources.requests)
     return ContainerResources(
         name=container.name,
-        requests=_as_texts(container.resources.requests),
+        requests=requests | _as_texts(held.get(container.name, {})),
         limits=_as_texts(container.resources.limits),
         restartable=container.restart_policy == "Always",
     )

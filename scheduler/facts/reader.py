@@ -18,7 +18,7 @@ from scheduler.core.uncharged import uncharged
 from scheduler.facts.caches import Caches
 from scheduler.facts.grace_rule import GraceRule
 from scheduler.facts.list_lengths import excess
-from scheduler.facts.pod_view import view_of
+from scheduler.facts.pod_view import kept_sizes, view_of
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.kube.of_pod import OfPod
@@ -203,6 +203,7 @@ class _Spec:
             spec.active_deadline_seconds,
             spec.affinity and spec.affinity.node_affinity,
             _resource_key(spec),
+            *((name, *it.items()) for name, it in kept_sizes(pod).items()),
             *sorted(spec.node_selector.items()),
             *sorted(_author_annotations(pod.metadata.annotations)),
         )

@@ -16,6 +16,7 @@ from scheduler.facts.claims import recorded_job
 from scheduler.facts.stage import stage_of
 from scheduler.kube.wire import (
     Affinity,
+    ContainerStatus,
     NodeAffinity,
     NodeSelector,
     ObjectMeta,
@@ -174,6 +175,23 @@ async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
     request = service.gatherer.facts(service.newcomers.unit(UID)).request
     assert isinstance(request, JobRequest)
     assert (request.cpus, request.memory_mib, request.time_limit_minutes) == (6, 2048, 2)
+
+
+@pytest.mark.parametrize(("reason", "cpus"), [("Infeasible", 4), ("Deferred", 64)])
+async def test_resize_that_the_node_refuses_asks_for_nothing(service, kube, reason, cpus):
+    """A job for 64 CPUs in the place of a lost one would not fit, and the pod would be ended."""
+    await shown(kube)
+    unit = service.newcomers.unit(UID)
+    assert service.gatherer.facts(unit).request.cpus == 4
+    await shown(kube, node="n1", cpu="64")
+    pod = kube.pods[UID]
+    resize = PodCondition(type="PodResizePending", status="True", reason=reason)
+    said = ContainerStatus(name="c", allocated_resources={"cpu": "4", "memory": "1Gi"})
+    status = msgspec.structs.replace(pod.status, conditions=(resize,), container_statuses=(said,))
+    assert service.gatherer.facts(unit).request.cpus == 64
+    kube._put(msgspec.structs.replace(pod, status=status))
+    await asyncio.sleep(0.001)
+    assert service.gatherer.facts(unit).request.cpus == cpus
 
 
 async def test_active_deadline_that_changes_is_read_again(service, kube):
