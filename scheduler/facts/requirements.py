@@ -14,7 +14,7 @@ from scheduler.core.facts import Remark
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.node_requests import is_extended
 from scheduler.kube.demands import apart_of, near_of, spread_of
-from scheduler.kube.wire import Pod, PodSpec
+from scheduler.kube.wire import Pod, PodSpec, Quantity
 from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook
@@ -102,17 +102,27 @@ class Requirements:
         """Host ports, and resources that Slurm does not count, depend on the other pods of the
         Node.
         """
-        for container in (*pod.spec.init_containers, *pod.spec.containers):
-            where = f"spec.containers[{container.name}]"
+        spec = pod.spec
+        containers = [("spec.initContainers", it) for it in spec.init_containers]
+        containers += [("spec.containers", it) for it in spec.containers]
+        for parent, container in containers:
+            where = f"{parent}[{container.name}]"
             for port in container.ports:
                 if port.host_port > 0:
                     expected = f"no port of the Node, so no hostNetwork either: {_RIGHT}"
                     field = f"{where}.ports.hostPort"
                     yield "host-ports", Problem(field, str(port.host_port), expected)
-            for name, amount in container.resources.requests.items():
-                if self._unknown(name):
-                    field = f"{where}.resources.requests.{name}"
-                    yield "resources", Problem(field, str(amount), _countable(name))
+            yield from self._uncounted(where, container.resources.requests)
+        if spec.resources is not None:
+            yield from self._uncounted("spec", spec.resources.requests)
+
+    def _uncounted(
+        self, where: str, requests: Mapping[str, Quantity]
+    ) -> Iterator[tuple[Ignorable, Problem]]:
+        for name, amount in requests.items():
+            if self._unknown(name):
+                field = f"{where}.resources.requests.{name}"
+                yield "resources", Problem(field, str(amount), _countable(name))
 
     def _unknown(self, name: str) -> bool:
         return name not in self._devices and (is_extended(name) or name.startswith(_HUGE))

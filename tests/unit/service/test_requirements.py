@@ -66,6 +66,10 @@ PORT: Spec = {"container": {"ports": [{"hostPort": 8080, "protocol": "TCP"}]}}
 FPGA: Spec = {
     "container": {"resources": {"requests": {"cpu": "1", "memory": "1Gi", "x.org/fpga": "1"}}}
 }
+HUGE: Spec = {
+    "resources": {"requests": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "4Mi"}},
+    "initContainers": [{"name": "i", "resources": {"requests": {"x.org/fpga": "1"}}}],
+}
 CLAIM: Spec = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 DEVICE: Spec = {"resourceClaims": [{"name": "gpu"}]}
 
@@ -211,8 +215,10 @@ async def test_pod_that_no_node_can_take_beside_the_others_says_so(service, kube
         (SPREAD, "whenUnsatisfiable is 'DoNotSchedule'; expected ScheduleAnyway"),
         (PORT, "spec.containers[c].ports.hostPort is '8080'; expected no port of the Node"),
         (FPGA, "requests.x.org/fpga is '1'; expected a resource that Slurm counts as gres"),
+        (HUGE, "spec.resources.requests.hugepages-2Mi is '4Mi'; expected a resource that Slurm"),
+        (HUGE, "spec.initContainers[i].resources.requests.x.org/fpga is '1'"),
     ],
-    ids=["affinity", "anti-affinity", "spread", "port", "resource"],
+    ids=["affinity", "anti-affinity", "spread", "port", "resource", "of the pod", "init"],
 )
 async def test_without_the_right_to_read_pods_it_is_refused_with_a_remedy(service, spec, words):
     service.fit.do_without()
