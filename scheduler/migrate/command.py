@@ -189,7 +189,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _print(text: str) -> None:
-    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
 
 
 def _say(message: str) -> None:

@@ -45,7 +45,7 @@ def examine(found: bytes, site: Site) -> Examined:
     """
     words = [name.encode() for name in site.old_names]
     if not _CONCERNS.search(found) and not any(word in found for word in words):
-        return Examined(found.decode(errors="replace"))
+        return Examined(found.decode(errors="surrogateescape"))  # printed as it was
     text, documents = load_documents(found)
     edits: list[TextEdit] = []
     findings: list[LineNote] = []

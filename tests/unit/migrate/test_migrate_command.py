@@ -69,6 +69,14 @@ def test_note_names_file_line_object_field_value_and_remedy(tmp_path: Path, capf
     assert line
 
 
+def test_bytes_of_a_file_that_is_none_of_ours_stay(monkeypatch, capfdbinary) -> None:
+    latin = "name: caf\xe9\n".encode("latin-1")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(latin)))
+    assert main(["migrate", "--write", "-"]) == 0
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == latin
+
+
 def test_standard_input_is_read_and_written_to_standard_output(monkeypatch, capfdbinary) -> None:
     def given() -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TO_CHANGE.encode())))
