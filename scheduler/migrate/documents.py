@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,8 +16,18 @@ MOST_FILE_BYTES: Final = 2 * 1024 * 1024
 MOST_DOCUMENTS: Final = 5000
 DEEPEST: Final = 64
 """Levels of mappings and lists in each other; a pod template has a dozen."""
-# Kubernetes reads times as text, and knows no `<<`.
-_NOT_READ: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
+# Kubernetes reads times as text, and knows neither `<<` nor `=`.
+_NOT_READ: Final = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")
+)
+_NUMBERS: Final = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+
+
+def _as_in_kubernetes(tag: str, pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """For Kubernetes `1:30:00` is text. YAML 1.1 has such numbers, with 60 as their base."""
+    if tag not in _NUMBERS:
+        return pattern
+    return re.compile(f"(?!.*:)(?:{pattern.pattern})", pattern.flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,9 @@ class _Loader(strict_yaml.Loader):
     """Refuses documents that are nested too deeply."""
 
     yaml_implicit_resolvers: Mapping[str, list[tuple[str, Any]]] = {  # type: ignore[assignment]
-        first: [it for it in found if it[0] not in _NOT_READ]
+        first: [
+            (tag, _as_in_kubernetes(tag, pattern)) for tag, pattern in found if tag not in _NOT_READ
+        ]
         for first, found in strict_yaml.Loader.yaml_implicit_resolvers.items()
     }
 

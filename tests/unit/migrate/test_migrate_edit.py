@@ -229,6 +229,19 @@ def texts(draw: st.DrawFn) -> str:
     written = []
     for _ in range(draw(st.integers(1, 2))):
         job: dict[str, Any] = bridge_job()
+def test_numbers_are_those_of_kubernetes() -> None:
+    text = b"[slurm, 1:30:00, 1:30.5, =, 0755, -7, 1.5, 1e3]"
+    _, (document,) = load_documents(text)
+    assert document.data == ["slurm", "1:30:00", "1:30.5", "=", 0o755, -7, 1.5, "1e3"]
+
+
+def test_time_limit_without_quotes_is_the_time_that_it_shows() -> None:
+    text = yaml.safe_dump(bridge_job(timelimit="T")).replace(": T", ": 1:30:00")
+    (job,) = yaml.safe_load_all(changed(text))
+    own = job["spec"]["template"]["metadata"]["annotations"]
+    assert own[f"{SUNK}timeout"] == "5400"
+
+
         job["metadata"]["annotations"] = draw(_OWN) | draw(_OTHERS)
         inside = draw(st.none() | st.builds(lambda own, others: own | others, _OWN, _OTHERS))
         if inside is not None:
