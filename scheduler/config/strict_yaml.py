@@ -19,6 +19,13 @@ _LONGEST_PROBLEM: Final = 300
 # YAML's messages quote the file, and a quoted part may be a secret. This leaves only YAML's own
 # names of tokens (`<...>`) and single characters.
 _QUOTED: Final = re.compile(r"'(?!<)[^']{3,}'|\"[^\"]{3,}\"")
+_NUMBERS: Final = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+# With a leading 0 it is read as octal, and with a colon as hours, minutes and seconds.
+_MISLEADING: Final = re.compile(r"[-+]?0[0-9_]+|.*:.*")
+_DECIMAL: Final = (
+    "a number with a leading 0 or a colon is another number in YAML: write it in decimal, or in "
+    "quotes"
+)
 
 
 class Loader(yaml.SafeLoader):
@@ -47,6 +54,16 @@ class Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+class _SettingsLoader(Loader):
+    """Refuses numbers that mean another number than they show."""
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """The text of the node. Raises MarkedYAMLError for such a number."""
+        if node.tag in _NUMBERS and _MISLEADING.fullmatch(str(node.value)):
+            raise yaml.MarkedYAMLError(None, None, _DECIMAL, node.start_mark)
+        return super().construct_scalar(node)
+
+
 class _TwiceError(ValueError):
     def __init__(self, key: object, first: int, second: int) -> None:
         shown = redacted(repr(key)[:_LONGEST_KEY])
@@ -60,7 +77,7 @@ def load(found: bytes) -> object:
     The text quotes nothing of the file, because settings files may hold secrets.
     """
     with in_words():
-        return yaml.load(found.decode(), Loader)  # noqa: S506 - a safe loader
+        return yaml.load(found.decode(), _SettingsLoader)  # noqa: S506 - a safe loader
 
 
 @contextmanager

@@ -16,6 +16,10 @@ from scheduler.core.gang_sources import Source
 from scheduler.core.ignorable import Ignorable
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+# What stands in brackets says which characters match, so it may be anything.
+_IN_BRACKETS = re.compile(r"\[[^\]]*\]")
+_OF_NAMESPACES = re.compile(r"[a-z0-9*?\[\]-]*")
+_OF_CLASSES = re.compile(r"[a-z0-9.*?\[\]-]*")
 
 
 class _Shape(BaseModel):
@@ -30,6 +34,26 @@ def _not_empty(items: tuple[str, ...]) -> tuple[str, ...]:
     return items
 
 
+def _of_namespaces(items: tuple[str, ...]) -> tuple[str, ...]:
+    return _possible(items, _OF_NAMESPACES, least=1)
+
+
+def _of_classes(items: tuple[str, ...]) -> tuple[str, ...]:
+    return _possible(items, _OF_CLASSES, least=0)
+
+
+def _possible(
+    items: tuple[str, ...], characters: re.Pattern[str], *, least: int
+) -> tuple[str, ...]:
+    """The items. Raises ValueError for one that no name can match: its rule would be about nobody,
+    and others would get what it forbids.
+    """
+    for it in items:
+        if len(it) < least or not characters.fullmatch(_IN_BRACKETS.sub("", it)):
+            raise ValueError("expected a name or glob in each entry, of small letters and digits")
+    return items
+
+
 def _each_once(items: tuple[Source, ...]) -> tuple[Source, ...]:
     if len(set(items)) < len(items):
         raise ValueError("expected each source once")
@@ -38,6 +62,8 @@ def _each_once(items: tuple[Source, ...]) -> tuple[Source, ...]:
 
 ListOfWords = Annotated[tuple[str, ...], Field(strict=False)]
 Patterns = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_not_empty)]
+Namespaces = Annotated[Patterns, AfterValidator(_of_namespaces)]
+PriorityClasses = Annotated[Patterns, AfterValidator(_of_classes)]
 Sources = Annotated[
     tuple[Annotated[Source, Field(strict=False)], ...],
     Field(strict=False),
@@ -79,9 +105,9 @@ class RuleDocument(_Shape):
     """One rule: which pods it applies to, and what it says about their annotations, by name."""
 
     name: str
-    namespaces: Patterns | None = None
+    namespaces: Namespaces | None = None
     namespace_selector: SelectorDocument | None = Field(None, alias="namespaceSelector")
-    priority_class_names: Patterns | None = Field(None, alias="priorityClassNames")
+    priority_class_names: PriorityClasses | None = Field(None, alias="priorityClassNames")
     defaults: dict[str, Any] = {}
     forced: dict[str, Any] = {}
     allowed: dict[str, Any] = {}

@@ -58,7 +58,17 @@ def test_file_without_rules_is_a_policy():
         ),
         (rule("forced: {qos: [a]}"), "rule 'r': forced.qos: ['a']: expected one value"),
         (rule("forced: {qos: }"), "rule 'r': forced.qos: None: expected one value"),
-        (rule("forced: {account: 0123}"), "forced.account: 83: expected text; put it in quotes"),
+        (rule("forced: {account: 123}"), "forced.account: 123: expected text; put it in quotes"),
+        (rule("forced: {user-id: 01001}"), "policy.yaml, line 1: a number with a leading 0 or a"),
+        (rule("allowed: {timeout: {max: 1:30}}"), "policy.yaml, line 1: a number with a leading 0"),
+        (
+            rule("forced: {qos: a}, namespaces: ['a,b']"),
+            "rule 'r': namespaces: ['a,b']: expected a name or glob in each entry",
+        ),
+        (rule("forced: {qos: a}, namespaces: [a, 'b ']"), "expected a name or glob in each entry"),
+        (rule("forced: {qos: a}, namespaces: [Team-*]"), "expected a name or glob in each entry"),
+        (rule("forced: {qos: a}, namespaces: ['']"), "expected a name or glob in each entry"),
+        (rule("forced: {qos: a}, priorityClassNames: [a b]"), "expected a name or glob in each"),
         (rule("forced: {comment: 2026-11-21}"), "expected one value; put text and dates in quotes"),
         (rule("defaults: {timeout: 1h}"), "rule 'r': defaults.timeout: '1h': expected a whole num"),
         (
