@@ -25,6 +25,9 @@ OF_GANG: Final = frozenset(it.field for it in DEFINITIONS if not it.of_job)
 """The fields that say to which gang a pod belongs."""
 
 _GLOB: Final = frozenset("*?[")
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+# Slurm puts these names into small letters, so that Root is root.
+_WITHOUT_CASE: Final = frozenset({"account", "qos"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,11 @@ class Listed:
         if any(value.read == it.read for it in self.values):
             return True
         words = {it.text for it in self.values}
-        return all(part in words or _matches(part, self.globs) for part in _parts(value))
+        return all(part in words or self._some_glob(value.name, part) for part in _parts(value))
+
+    def _some_glob(self, name: str, part: str) -> bool:
+        small = [it.lower() for it in self.globs] if name in _WITHOUT_CASE else ()
+        return _matches(part, self.globs) and (not small or _matches(part.lower(), small))
 
     @property
     def text(self) -> str:
@@ -231,6 +238,8 @@ def _pattern(glob: str) -> re.Pattern[str]:
 def _parts(value: Value) -> Sequence[str]:
     if isinstance(value.read, tuple | NodeNames):
         return [str(it) for it in value.read]
+    if isinstance(value.read, int) and _WHOLE_NUMBER.fullmatch(value.text):
+        return [str(int(value.text))]  # a glob such as [!0]* must not match +0
     if isinstance(value.read, Enum | int):
         return [value.text]
     # A path is judged as the job gets it: a glob /[!e]* must not match //etc.

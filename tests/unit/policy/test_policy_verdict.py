@@ -243,6 +243,32 @@ def test_annotations_of_others_stay_as_they_are():
 
 
 @pytest.mark.parametrize(
+    ("name", "glob", "value", "good"),
+    [
+        ("user-id", "[!0]*", "+0", False),
+        ("user-id", "[!0]*", "-0", False),
+        ("user-id", "10*", "1001", True),
+        ("user-id", "10*", "+1001", True),
+        ("account", "[!r]*", "Root", False),
+        ("qos", "[!r]*", "ROOT", False),
+        ("account", "[!r]*", "Physics", True),
+        ("account", "Phys*", "Physics", True),
+        ("account", "0*", "0123", True),
+        ("begin", "2030-*", "2030-01-31T08:00:00Z", True),
+    ],
+)
+def test_glob_is_compared_with_what_slurm_makes_of_the_value(name, glob, value, good):
+    """Slurm puts accounts and QoS into small letters, and +0 is 0."""
+    text = f"{ONE_RULE}allowed: {{{name}: ['{glob}']}}}}]"
+    assert (not told(verdict(text, **{name: value}))) == good
+
+
+def test_number_that_is_a_name_is_no_number():
+    text = f"{ONE_RULE}allowed: {{account: ['123']}}}}]"
+    assert told(verdict(text, account="0123"))
+
+
+@pytest.mark.parametrize(
     ("allowed", "folder", "good"),
     [
         ("['/home/*']", "/home/alice", True),
