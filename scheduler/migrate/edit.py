@@ -83,7 +83,8 @@ def _sorted_out(writer: _Writer, changes: Iterable[DocumentChange]) -> list[tupl
     for change in changes:
         match change:
             case Put(path, value, source):
-                _put(root, found, path, _New(value, writer.comment(source)))
+                if not _put(root, found, path, _New(value, writer.comment(source))):
+                    writer.stranded.add(source)
             case Rename(path, _, _):
                 found.setdefault(path[:-1], _Work()).renames[str(path[-1])] = change
             case Drop(path):
@@ -93,7 +94,8 @@ def _sorted_out(writer: _Writer, changes: Iterable[DocumentChange]) -> list[tupl
     return list(found.items())
 
 
-def _put(root: yaml.Node, found: dict[Path, _Work], path: Path, new: _New) -> None:
+def _put(root: yaml.Node, found: dict[Path, _Work], path: Path, new: _New) -> bool:
+    """Note where the value goes. False if no comment can stand behind it there."""
     steps = (node_at(root, path[: at + 1]) for at in range(len(path)))
     depth = next((at for at, it in enumerate(steps) if not isinstance(it, _COLLECTIONS)), None)
     if depth is None:
@@ -104,6 +106,8 @@ def _put(root: yaml.Node, found: dict[Path, _Work], path: Path, new: _New) -> No
     for step in map(str, path[depth:-1]):
         place = place.setdefault(step, {})
     place[str(path[-1])] = new
+    mapping = node_at(root, path[:depth])
+    return not there and isinstance(mapping, yaml.MappingNode) and not mapping.flow_style
 
 
 def _drop_if_empty(root: yaml.Node, found: dict[Path, _Work], path: Path) -> None:
@@ -121,6 +125,8 @@ class _Writer:
     def __init__(self, text: str, root: yaml.Node) -> None:
         self._text = text
         self.root = root
+        self.stranded: set[Path] = set()
+        """Places of values whose comments did not go with them."""
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
     def edits(self, path: Path, work: _Work) -> Iterator[TextEdit]:
@@ -168,7 +174,9 @@ class _Writer:
     def _of_block(self, node: yaml.MappingNode, work: _Work, path: Path) -> Iterator[TextEdit]:
         for key, value in entries(node):
             if key.value in work.drops:
-                yield TextEdit(self._line_start(key), self._after(value), "")
+                indent = " " * key.start_mark.column  # deeper, it could continue a block scalar
+                kept = "".join(indent + it for it in self._comments((*path, key.value), key, value))
+                yield TextEdit(self._line_start(key), self._after(value), kept)
         if work.adds:
             indent = " " * node.value[0][0].start_mark.column
             lines = [it + self._newline for it in _block(work.adds, indent)]
@@ -188,6 +196,21 @@ class _Writer:
         if at == len(self._text) and not self._text.endswith("\n"):
             lines = self._newline + lines.removesuffix(self._newline)
         return TextEdit(at, at, lines)
+
+    def _comments(self, path: Path, key: yaml.Node, value: yaml.Node) -> Iterator[str]:
+        """The comments that stay where an entry goes, as lines: those that have lines of their own
+        in it, and those behind values that they could not follow.
+        """
+        if path in self.stranded and (behind := self.comment(path).strip()):
+            yield f"{behind}{self._newline}"
+        if not isinstance(value, yaml.MappingNode) or value.flow_style:
+            return
+        begin = self._text.find("\n", key.end_mark.index) + 1
+        for below, its_value in value.value:
+            between = self._text[begin : below.start_mark.index].split("\n")[:-1]
+            yield from (f"{it.lstrip()}\n" for it in between if it.lstrip().startswith("#"))
+            yield from self._comments((*path, below.value), below, its_value)
+            begin = self._after(its_value)
 
     def _line_start(self, key: yaml.Node) -> int:
         start = self._text.rfind("\n", 0, key.start_mark.index) + 1

@@ -117,6 +117,49 @@ def test_annotations_stand_behind_what_metadata_has() -> None:
     assert f"    b: c\n{own}  # the pod\nspec:\n" in changed(text)
 
 
+def test_comments_around_annotations_that_move_stay() -> None:
+    text = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: |
+    j
+  annotations:
+    # The team that pays.
+    slurmjob.slinky.slurm.net/account: a
+
+    # Ask before you raise it.
+    slurmjob.slinky.slurm.net/qos: b
+spec: {template: {spec: {containers: [{}]}}}
+"""
+    found = changed(text)
+    assert "\n  # The team that pays.\n  # Ask before you raise it.\nspec: " in found
+    assert yaml.safe_load(found)["metadata"] == {"name": "j\n"}
+
+
+@pytest.mark.parametrize("nothing", ["metadata:", "metadata: {annotations: {}}", "metadata: {}"])
+def test_comment_that_cannot_go_with_its_value_stays(nothing: str) -> None:
+    """Where the value goes, nothing can stand behind it in its line."""
+    text = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  annotations:
+    slurmjob.slinky.slurm.net/account: a   # who pays
+    slurmjob.slinky.slurm.net/qos: b
+    other: c
+spec:
+  template:
+    NOTHING
+    spec:
+      containers: [{}]
+"""
+    found = changed(text.replace("NOTHING", nothing))
+    assert "  annotations:\n    # who pays\n    other: c\n" in found
+    alone = changed(text.replace("NOTHING", nothing).replace("    other: c\n", ""))
+    assert "metadata:\n  # who pays\nspec:" in alone or "kind: Job\n# who pays\nspec:" in alone
+
+
 def test_line_ends_of_another_system_stay() -> None:
     assert changed(_WRITTEN.replace("\n", "\r\n")) == _BECOMES.replace("\n", "\r\n")
 
@@ -209,6 +252,19 @@ def test_times_and_merge_keys_are_text_as_in_kubernetes() -> None:
     assert document.data == {"slurm": "2026-13-45", "<<": 1}
 
 
+def test_numbers_are_those_of_kubernetes() -> None:
+    text = b"[slurm, 1:30:00, 1:30.5, =, 0755, -7, 1.5, 1e3]"
+    _, (document,) = load_documents(text)
+    assert document.data == ["slurm", "1:30:00", "1:30.5", "=", 0o755, -7, 1.5, "1e3"]
+
+
+def test_time_limit_without_quotes_is_the_time_that_it_shows() -> None:
+    text = yaml.safe_dump(bridge_job(timelimit="T")).replace(": T", ": 1:30:00")
+    (job,) = yaml.safe_load_all(changed(text))
+    own = job["spec"]["template"]["metadata"]["annotations"]
+    assert own[f"{SUNK}timeout"] == "5400"
+
+
 _NAMES = st.sampled_from(
     ["account", "qos", "timelimit", "exclusive", "job-name", "gres", "max-nodes"]
 )
@@ -229,19 +285,6 @@ def texts(draw: st.DrawFn) -> str:
     written = []
     for _ in range(draw(st.integers(1, 2))):
         job: dict[str, Any] = bridge_job()
-def test_numbers_are_those_of_kubernetes() -> None:
-    text = b"[slurm, 1:30:00, 1:30.5, =, 0755, -7, 1.5, 1e3]"
-    _, (document,) = load_documents(text)
-    assert document.data == ["slurm", "1:30:00", "1:30.5", "=", 0o755, -7, 1.5, "1e3"]
-
-
-def test_time_limit_without_quotes_is_the_time_that_it_shows() -> None:
-    text = yaml.safe_dump(bridge_job(timelimit="T")).replace(": T", ": 1:30:00")
-    (job,) = yaml.safe_load_all(changed(text))
-    own = job["spec"]["template"]["metadata"]["annotations"]
-    assert own[f"{SUNK}timeout"] == "5400"
-
-
         job["metadata"]["annotations"] = draw(_OWN) | draw(_OTHERS)
         inside = draw(st.none() | st.builds(lambda own, others: own | others, _OWN, _OTHERS))
         if inside is not None:
