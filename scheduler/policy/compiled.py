@@ -106,7 +106,7 @@ def _acceptable_value(definition: Definition, given: object) -> Value:
     text = str(given).lower() if isinstance(given, bool) else str(given)
     read = definition.kind.read(text)
     if not isinstance(given, str) and not isinstance(read, int) and not isinstance(given, bool):
-        raise NotAcceptableError("text; put it in quotes")  # YAML reads 0123 as 83
+        raise NotAcceptableError("text; put it in quotes")  # YAML reads 1_2 as 12
     return Value(definition.key, text, read)
 
 
