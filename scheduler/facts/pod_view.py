@@ -28,11 +28,10 @@ def view_of(pod: Pod, annotations: Mapping[str, str]) -> PodView:
 
 
 def kept_sizes(pod: Pod) -> Mapping[str, _Amounts]:
-    """What the kubelet has given to each container, by name, if the Node refuses a resize of the
-    pod. Then the spec requests what the pod will never have, as kube-scheduler knows, too.
+    """What the kubelet has given to each container, by name, if its Node refuses a resize of the
+    pod, or cannot do it now. Then the spec requests what the pod may never have.
     """
-    resize = pod.condition("PodResizePending")
-    if resize is None or resize.reason != "Infeasible":
+    if pod.condition("PodResizePending") is None:
         return {}
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return {it.name: it.allocated_resources for it in statuses if it.allocated_resources}
