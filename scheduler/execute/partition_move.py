@@ -1,5 +1,5 @@
-"""Checks whether a job still has the right form and sharing of its node. Both are chosen at submit,
-by the nodes that the job may get, and no update can change them.
+"""Checks whether a job still has the right form, sharing of its node and number of pods on each.
+They are chosen at submit, by the nodes that the job may get, and no update can change them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,18 @@ class PartitionMove:
         there = await self._modes.choose(request.partition, request.required_nodes)
         if there.mode != here.mode:
             return f"{moved} another form of job is needed ({there.why}): {follows}"
-        if record.packed:
-            return f"{moved} Slurm might have to pack the gang in another way: {follows}"
+        if _is_laid_out(record, request):
+            return f"{moved} another number of its pods may go on each: {follows}"
         sharing = await self._gpu_sharing.of(request)
         if sharing is not None and sharing != await self._gpu_sharing.of(former):
             return f"{moved} another rule says who shares the node (--gpu-node-sharing): {follows}"
         return ""
+
+
+def _is_laid_out(record: TaggedJob, request: JobRequest) -> bool:
+    """Whether the sizes of the nodes decide how many pods of a gang go on each (`layout.py`)."""
+    tag = record.tag
+    if tag is None or len(tag.ranks) < 2:
+        return False
+    several = {tag.per_node, *(it.per_node for it in tag.parts)} != {1}
+    return several or (request.pods_per_node or 1) > 1

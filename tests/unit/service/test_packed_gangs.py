@@ -282,3 +282,21 @@ async def test_packed_gang_gets_a_new_job_in_another_partition(slurm, kube, serv
     await asyncio.sleep(60)
     assert not slurm.live(1)
     assert slurm.submissions[max(slurm.jobs)].partition == "other"
+
+
+async def test_gang_is_laid_out_anew_in_another_partition(slurm, kube, service):
+    """Four of the pods fit on a node of the first one, and two on a node of the other."""
+    for name in ("n3", "n4"):
+        slurm.add_node(name)
+        slurm.of_node[name] = {"cpus": 16, "job_cpus": 16}
+    slurm.nodes_in["other"] = ("n3", "n4")
+    service.start()
+    create(kube, *range(SIZE), exclusive="none")
+    await asyncio.sleep(SOON)
+    assert (slurm.submissions[1].nodes, slurm.submissions[1].tasks_per_node) == (1, 4)
+    for rank in range(SIZE):
+        kube.edit(f"uid-{rank}", {f"{PREFIX}partition": "other"})
+    await asyncio.sleep(60)
+    assert not slurm.live(1)
+    last = slurm.submissions[max(slurm.jobs)]
+    assert (last.partition, last.nodes, last.tasks_per_node) == ("other", 2, 2)
