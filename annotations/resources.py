@@ -20,6 +20,9 @@ from annotations.quantity import NANOS, divide_up, parse_quantity
 
 # Slurm's cpus_per_task has 16 bits, and its two largest values have meanings (slurm.h).
 _MOST_CPUS = 2**16 - 3
+# The most that `slurmapi` sends of each.
+_MOST_MIB = 2**31 - 1
+_MOST_DEVICES = 10**9 - 1
 _GPU = "gpu"
 _MIB = 2**20 * NANOS
 # The resources that may be set for a pod as a whole and that Slurm counts.
@@ -134,16 +137,20 @@ class _QuantityReader:
             self.problems.append(_missing_request(self.pod, resource))
         return divide_up(amounts.total, unit)
 
+    def limit(self, resource: str, amount: int, *, most: int, unit: str = "") -> None:
+        """Add a problem if the pod asks for more than a job can."""
+        if amount > most:
+            field = f"spec.containers[*].resources.requests.{resource}"
+            self.problems.append(Problem(field, f"{amount}{unit}", f"at most {most}{unit}"))
+
 
 def read_resources(pod: PodView, rules: Rules) -> Resources | list[Problem]:
     """The resources of the pod's job, or all that is wrong with the pod's requests."""
     reader = _QuantityReader(pod)
     cpus = reader.required("cpu", unit=NANOS)
-    if cpus > _MOST_CPUS:
-        reader.problems.append(
-            Problem("spec.containers[*].resources.requests.cpu", str(cpus), f"at most {_MOST_CPUS}")
-        )
+    reader.limit("cpu", cpus, most=_MOST_CPUS)
     memory_mib = reader.required("memory", unit=_MIB)
+    reader.limit("memory", memory_mib, most=_MOST_MIB, unit=" MiB")
     devices = _devices(reader, rules)
     if reader.problems:
         return reader.problems
@@ -157,6 +164,7 @@ def _devices(reader: _QuantityReader, rules: Rules) -> dict[str, int]:
     counts: dict[str, int] = {}
     for resource, gres in rules.device_resources.items():
         count = reader.amounts(resource, whole=True).total // NANOS
+        reader.limit(resource, count, most=_MOST_DEVICES)
         if count:
             named = _typed(reader, rules) if gres == _GPU else gres
             counts[named] = counts.get(named, 0) + count

@@ -260,6 +260,19 @@ def test_resources_go_through_the_map():
     assert (request.gpus, request.gres) == (4, "gres/gpu:h100:3,gres/gpu:mi300:1")
 
 
+@pytest.mark.parametrize(
+    ("asked", "field", "expected"),
+    [
+        ({"memory": "1E"}, "requests.memory", "at most 2147483647 MiB"),
+        ({"nvidia.com/gpu": "1G"}, "requests.nvidia.com/gpu", "at most 999999999"),
+    ],
+)
+def test_more_than_a_job_can_ask_for_is_refused(asked, field, expected):
+    problem = the_problem(with_gpus(asked))
+    assert problem.field.endswith(field)
+    assert problem.expected == expected
+
+
 @pytest.mark.parametrize("count", ["1500m", "0.5", "1e-1"])
 def test_part_of_a_gpu_is_refused(count):
     problem = the_problem(with_gpus({"nvidia.com/gpu": count}))
