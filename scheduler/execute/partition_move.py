@@ -16,13 +16,16 @@ from scheduler.nodes.node_kinds import NodeKinds
 
 class PartitionMove:
     """Checks whether a pending job still suits its pod when the pod is moved to another
-    partition.
+    partition. A node gets `per_node` pods of a gang at most, if the pods do not say otherwise.
     """
 
-    def __init__(self, modes: Modes, gpu_sharing: GpuSharing, *, kinds: NodeKinds) -> None:
+    def __init__(
+        self, modes: Modes, gpu_sharing: GpuSharing, *, kinds: NodeKinds, per_node: int
+    ) -> None:
         self._modes = modes
         self._gpu_sharing = gpu_sharing
         self._kinds = kinds
+        self._per_node = per_node
 
     async def unfit(self, record: TaggedJob, request: JobRequest) -> str:
         """Why the job cannot be moved to the request's partition; "" if it can, or if we do not
@@ -38,7 +41,7 @@ class PartitionMove:
         there = await self._modes.choose(request.partition, request.required_nodes)
         if there.mode != here.mode:
             return f"{moved} another form of job is needed ({there.why}): {follows}"
-        if _is_laid_out(record, request):
+        if _is_laid_out(record, request.pods_per_node or self._per_node):
             return f"{moved} another number of its pods may go on each: {follows}"
         sharing = await self._gpu_sharing.of(request)
         if sharing is not None and sharing != await self._gpu_sharing.of(former):
@@ -46,10 +49,9 @@ class PartitionMove:
         return ""
 
 
-def _is_laid_out(record: TaggedJob, request: JobRequest) -> bool:
+def _is_laid_out(record: TaggedJob, most: int) -> bool:
     """Whether the sizes of the nodes decide how many pods of a gang go on each (`layout.py`)."""
     tag = record.tag
     if tag is None or len(tag.ranks) < 2:
         return False
-    several = {tag.per_node, *(it.per_node for it in tag.parts)} != {1}
-    return several or (request.pods_per_node or 1) > 1
+    return most > 1 or {tag.per_node, *(it.per_node for it in tag.parts)} != {1}

@@ -350,7 +350,12 @@ class Parts:
             updater=Updater(
                 tools,
                 trial=Trial(outside.slurm, owner=outside.owner, modes=self.modes),
-                partition_move=PartitionMove(self.modes, gpu_sharing, kinds=caches.kinds),
+                partition_move=PartitionMove(
+                    self.modes,
+                    gpu_sharing,
+                    kinds=caches.kinds,
+                    per_node=outside.settings.pods_per_node,
+                ),
                 edits=edits,
                 release=release,
             ),

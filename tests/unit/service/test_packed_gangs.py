@@ -284,6 +284,30 @@ async def test_packed_gang_gets_a_new_job_in_another_partition(slurm, kube, serv
     assert slurm.submissions[max(slurm.jobs)].partition == "other"
 
 
+async def test_gang_is_laid_out_anew_for_larger_nodes_if_the_site_lets_it_share_them(
+    slurm, kube
+) -> None:
+    """The first partition has two nodes for one pod each, the other has one node for both."""
+    for name in ("n1", "n2"):
+        slurm.of_node[name] = {"cpus": 8, "job_cpus": 8}
+    slurm.add_node("n3")
+    slurm.nodes_in["other"] = ("n3",)
+    service = Service(slurm, kube, pods_per_node=8)
+    service.start()
+    for rank in range(2):
+        said = {f"{PREFIX}gang": "train", f"{PREFIX}gang-size": "2"}
+        kube.create(f"uid-{rank}", name=f"train-{rank}", cpu="8", annotations=said)
+    await asyncio.sleep(SOON)
+    assert slurm.submissions[1].nodes == 2
+    for rank in range(2):
+        kube.edit(f"uid-{rank}", {f"{PREFIX}partition": "other"})
+    await asyncio.sleep(60)
+    assert not slurm.live(1)
+    last = slurm.submissions[max(slurm.jobs)]
+    assert (last.partition, last.nodes, last.tasks) == ("other", None, 2), "Slurm packs them"
+    await service.kill()
+
+
 async def test_gang_is_laid_out_anew_in_another_partition(slurm, kube, service):
     """Four of the pods fit on a node of the first one, and two on a node of the other."""
     for name in ("n3", "n4"):

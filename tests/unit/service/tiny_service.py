@@ -77,6 +77,7 @@ class Service:
         gpu_sharing: gpu_sharing.SharingSetting = "user",
         keeps_suspended: bool = False,
         lost_slot: str = "wait",
+        pods_per_node: int = 1,
     ) -> None:
         loop = asyncio.get_running_loop()
         limits = limits or BrakeLimits()
@@ -89,6 +90,7 @@ class Service:
                 "suspend-policy": "keep" if keeps_suspended else "evict",
                 "ignored-requirements": tuple(ignored),
                 "gang-lost-slot": lost_slot,
+                "pods-per-node": pods_per_node,
                 "brake-share": limits.share,
                 "brake-minimum": limits.minimum,
                 "brake-window": limits.window_seconds,
