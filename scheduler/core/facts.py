@@ -288,7 +288,9 @@ class UnitFacts(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     """How the pod ended, as far as it was seen; "" if it has not."""
     epoch: float = 0.0
-    """The same moment in Unix seconds, which Slurm's own times use."""
+    """The same moment in Unix seconds, by Slurm's own clock, which its times go by. By the clock of
+    this machine if Slurm's is not known.
+    """
     evict_suspended: bool = True
     """Whether a pod must go if Slurm suspends its job (a policy of the site)."""
     tenure: Tenure = msgspec.field(default_factory=Tenure)

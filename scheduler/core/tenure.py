@@ -57,6 +57,14 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     """
     source: TaggedJob | None = None
     """The job's record that this was last updated from."""
+    slurm_ahead: float | None = None
+    """Slurm's time of day minus the time of the clock that `pinned_since` goes by, which nobody can
+    set. None if no record has said when Slurm answered.
+    """
+
+    def epoch(self, now: float) -> float | None:
+        """The time of day by Slurm's own clock, which `until` goes by; None if not known."""
+        return None if self.slurm_ahead is None else now + self.slurm_ahead
 
     def minutes(self, epoch: float) -> int | None:
         """The remaining time in minutes, for a new job; None if not known."""
@@ -79,14 +87,19 @@ def weighed(tenure: Tenure, node: SlurmNode, *, now: float) -> Tenure:
     return replace(tenure, node=node, node_at=now, weighed_since=since)
 
 
-def learnt(tenure: Tenure, record: TaggedJob, *, now: float, epoch: float) -> Tenure:
-    """What is known after a look at the pod's own job."""
+def learnt(tenure: Tenure, record: TaggedJob, *, now: float, at: float, epoch: float) -> Tenure:
+    """What is known after a look at the pod's own job, whose answer came `at` that time. `epoch` is
+    the time of day by our own clock, for a record that does not tell Slurm's.
+    """
     tag = record.tag
     if tag is None or record is tenure.source:
         return tenure
+    ahead = tenure.slurm_ahead if record.answered_at is None else record.answered_at - at
+    epoch = epoch if ahead is None else now + ahead
     pinned = record.state.base is BaseState.PENDING and bool(tag.node)
     return replace(
         tenure,
+        slurm_ahead=ahead,
         until=_until(record, tag, tenure),
         tries=0 if _ran_long(record, epoch) else max(tenure.tries, tag.tries),
         pinned_since=(tenure.pinned_since or now) if pinned else None,

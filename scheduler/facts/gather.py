@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from annotations import JobRequest, Problem
@@ -90,6 +89,7 @@ class Gatherer:
         by_kind = _by_kind(pods, stages, ranks, sizes) if sizes else {}
         placing = self._places.of(unit, None if reading.bulky else to_place, by_kind)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
+        tenure = self._tenures.of(unit, pod, request)
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
@@ -127,9 +127,9 @@ class Gatherer:
             unjudged=not self._rulebook.knows(unit.namespace),
             remarks=reading.remarks,
             outcome=unit.outcome or ("pod gone" if pod is None else ""),
-            epoch=time.time(),
+            epoch=self._tenures.epoch(tenure),
             evict_suspended=self._evict_suspended,
-            tenure=self._tenures.of(unit, pod, request),
+            tenure=tenure,
             longest_grace=(
                 self._reader.longest_grace if PodStage.DEPARTING in stages.values() else None
             ),

@@ -38,13 +38,23 @@ class Tenures:
             return unit.seen.tenure
         job = unit.job
         if job is not None and job.record is not None and unit.owns(job.record, owner=self._owner):
-            now, epoch = self._clock(), time.time()
-            unit.seen.tenure = learnt(unit.seen.tenure, job.record, now=now, epoch=epoch)
+            unit.seen.tenure = learnt(
+                unit.seen.tenure,
+                job.record,
+                now=self._clock(),
+                at=job.record_at,
+                epoch=time.time(),
+            )
         until = unit.seen.tenure.until
         if until is None and isinstance(request, JobRequest):
             until = _by_kubelet(pod, request)
         young = job is not None and job.lost_within(self._slurmctld.min_job_age or LEAST_JOB_AGE)
         return replace(unit.seen.tenure, until=until, lost_young=young)
+
+    def epoch(self, tenure: Tenure) -> float:
+        """The time of day by Slurm's clock, or by our own if Slurm's is not known."""
+        epoch = tenure.epoch(self._clock())
+        return time.time() if epoch is None else epoch
 
     def lingers_until(self, unit: Unit, pod: Member) -> float:
         """Until when containers of this pod, which is gone, may still run; 0 if none may."""

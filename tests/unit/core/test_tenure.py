@@ -23,7 +23,8 @@ def until(*records: TaggedJob) -> float | None:
     """When the pod's time is over, after looks that have shown these records one by one."""
     tenure = Tenure()
     for number, looked in enumerate(records):
-        tenure = learnt(tenure, looked, now=float(number), epoch=float(START + number))
+        now = float(number)
+        tenure = learnt(tenure, looked, now=now, at=now, epoch=START + now)
     return tenure.until
 
 

@@ -22,11 +22,9 @@ HOUR = 3600
 
 
 @pytest.fixture
-async def epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of day goes on as the event loop's does."""
-    loop, began = asyncio.get_running_loop(), time.time()
-    at = loop.time()
-    monkeypatch.setattr(time, "time", lambda: began + loop.time() - at)
+def epoch(slurm: TinySlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of day goes on as Slurm's clock does, and so as the event loop's."""
+    monkeypatch.setattr(time, "time", lambda: float(slurm.now()))
 
 
 async def run_one(slurm, kube, service, *, age: int = 0, minutes: int | None = None) -> int:
@@ -390,3 +388,27 @@ async def test_former_job_that_is_requeued_and_starts_on_the_pods_node_is_its_jo
     assert service.job_of(UID) == former
     assert not slurm.live(pinned)
     assert kube.deleted == []
+
+
+@pytest.mark.parametrize("ahead", [-600, 600], ids=["slurm behind", "slurm ahead"])
+async def test_rest_of_the_time_goes_by_slurms_clock(slurm, kube, service, ahead):
+    slurm.ahead = ahead
+    job_id = await run_one(slurm, kube, service)
+    start = slurm.now()
+    slurm.change(job_id, BaseState.RUNNING, start_time=start, time_limit_minutes=5)
+    await asyncio.sleep(60)
+    slurm.end(job_id, BaseState.FAILED)
+    again = await asked_again(slurm, after=job_id)
+    assert kube.deleted == []
+    assert slurm.submissions[again].time_limit_minutes in {4, 5}
+
+
+async def test_clock_that_is_set_ends_no_pod_whose_job_is_lost(slurm, kube, service, monkeypatch):
+    job_id = await run_one(slurm, kube, service, minutes=30)
+    await asyncio.sleep(60)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + HOUR)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    assert kube.deleted == []
+    assert slurm.submissions[again].time_limit_minutes in {28, 29, 30}
