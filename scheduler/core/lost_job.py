@@ -131,7 +131,8 @@ def _until_it_starts(
     where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
     if answer := _if_taken(facts, bound, now, where=where):
         return answer
-    if record.state_reason == "Resources" and waited >= RESOURCES_SECONDS:
+    short = record.state_reason == "Resources" and not facts.tenure.vacant
+    if short and waited >= RESOURCES_SECONDS:
         message = f"{where}, and Slurm has said for {waited:.0f} s that resources are missing there"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     return (Again(PINNED_SECONDS),)

@@ -52,6 +52,18 @@ def counts_of(gres: str, *, name: str) -> dict[str, int]:
     return found
 
 
+def less(gres_used: str, freed: str) -> str:
+    """What is used on a node after a job has ended that had this much there. If the job did not ask
+    for a type, it had some of any type.
+    """
+    left = []
+    for kind, count in _counts(gres_used):
+        name = kind.partition(":")[0]
+        gone = count_of(freed, kind) or counts_of(freed, name=name).get("", 0)
+        left.append(f"{kind}:{max(0, count - gone)}")
+    return ",".join(left)
+
+
 def _counts(gres: str) -> Iterator[tuple[str, int]]:
     """Each entry as its name, with the type if it has one, and its count."""
     for entry in _SOCKETS.sub("", gres).split(","):

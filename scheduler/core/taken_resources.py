@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
 
 from annotations import JobRequest
-from scheduler.core.node_gres import count_of
+from scheduler.core.job_tres import MEMORY, ROUNDING, amounts_of
+from scheduler.core.node_gres import count_of, less
+from scheduler.core.tagged import TaggedJob
 from slurmapi.model import SlurmNode
 
 
@@ -16,6 +20,24 @@ def lacks(node: SlurmNode, request: JobRequest) -> str:
     Only valid for a pod whose own job holds nothing there, not even while it is COMPLETING.
     """
     return "; ".join(_shortages(node, request))
+
+
+def without(node: SlurmNode, jobs: Iterable[TaggedJob]) -> SlurmNode:
+    """The node's record as it will be once these jobs, which run there, have ended."""
+    cpus, memory = float(node.allocated_cpus), float(node.allocated_memory_mib)
+    used = node.gres_used
+    for job in jobs:
+        part = job.part_on(node.name)
+        held = amounts_of(part.tres_allocated)
+        cpus -= part.cpus_by_node.get(node.name, held.get("cpu", 0.0) / len(part.nodes))
+        memory -= held.get(MEMORY, 0.0) * ROUNDING / len(part.nodes)
+        used = less(used, part.gres.replace("gres/", ""))
+    return replace(
+        node,
+        allocated_cpus=int(max(0.0, cpus)),
+        allocated_memory_mib=int(max(0.0, memory)),
+        gres_used=used,
+    )
 
 
 def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:

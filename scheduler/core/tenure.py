@@ -49,7 +49,11 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     seen alive, and Slurm remembers ended jobs at least that long.
     """
     node: SlurmNode | None = None
-    """The record of the pod's Slurm node, as read at `node_at`."""
+    """The record of the pod's Slurm node, as read at `node_at`, without the jobs of this scheduler
+    that will soon release it.
+    """
+    vacant: bool = False
+    """Whether there were such jobs."""
     node_at: float = 0.0
     weighed_since: float | None = None
     """Since when that record has been read again and again, because no job of the pod's holds the
@@ -79,12 +83,14 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
         return self.until is not None and epoch >= self.until
 
 
-def weighed(tenure: Tenure, node: SlurmNode, *, now: float) -> Tenure:
-    """What is known after a look at the pod's Slurm node."""
+def weighed(tenure: Tenure, node: SlurmNode, *, vacant: bool = False, now: float) -> Tenure:
+    """What is known after a look at the pod's Slurm node. `vacant` says that jobs of this scheduler
+    will soon release some of it, which the record does not count as allocated any more.
+    """
     since = tenure.weighed_since
     if since is None or now - tenure.node_at > _BREAK_SECONDS:
         since = now
-    return replace(tenure, node=node, node_at=now, weighed_since=since)
+    return replace(tenure, node=node, vacant=vacant, node_at=now, weighed_since=since)
 
 
 def learnt(tenure: Tenure, record: TaggedJob, *, now: float, at: float, epoch: float) -> Tenure:

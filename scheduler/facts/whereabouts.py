@@ -52,6 +52,19 @@ class Whereabouts:
         pod = self._pods.get(uid)
         return pod is not None and not pod.finished
 
+    def any_on_a_node(self, unit: Unit) -> bool:
+        """Whether any of the unit's pods is on a Node, or is about to be bound to one, and has not
+        finished.
+        """
+        return any(self._is_on_a_node(uid, unit) for uid in unit.uids)
+
+    def _is_on_a_node(self, uid: str, unit: Unit) -> bool:
+        pod = self._pods.get(uid)
+        if pod is None or pod.finished:
+            return False
+        sent = uid in unit.bindings.nodes or uid in self._units.binding
+        return sent or bool(pod.spec.node_name)
+
     def said(self, uid: str) -> SaidOnPod:
         """What this pod says already; nothing if the watch does not show it."""
         pod = self._pods.get(uid)

@@ -362,7 +362,11 @@ class Parts:
             binder=Binder(tools, claim=self.places.claim),
             release=release,
             learner=Learner(
-                tools, nodes=caches.nodes, census=self.census, allocations=self.allocations
+                tools,
+                nodes=caches.nodes,
+                census=self.census,
+                allocations=self.allocations,
+                pods=self.whereabouts,
             ),
             evictor=self._evictor(),
             gang_hand=GangHand(

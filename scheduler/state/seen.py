@@ -49,6 +49,8 @@ class Seen:
         """
         self.tenure = replace(self.tenure, tries=tries, pinned_since=now)
 
-    def weighed(self, node: SlurmNode, *, now: float) -> None:
-        """Note the record of the Slurm node on which the pod runs."""
-        self.tenure = weighed(self.tenure, node, now=now)
+    def weighed(self, node: SlurmNode, *, vacant: bool, now: float) -> None:
+        """Note the record of the Slurm node on which the pod runs. `vacant` says that it is without
+        jobs of ours that will soon release the node.
+        """
+        self.tenure = weighed(self.tenure, node, vacant=vacant, now=now)

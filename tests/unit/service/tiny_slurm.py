@@ -140,6 +140,7 @@ class TinySlurm:
             partition=submission.partition or "main",
             account=submission.account or self.defaults.get("account", ""),
             qos=submission.qos or self.defaults.get("qos", ""),
+            priority=submission.priority,
             submission=submission,
             tasks=submission.tasks or 1,
             cpus_per_task=submission.cpus,
