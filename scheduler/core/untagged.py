@@ -10,6 +10,10 @@ after that has nothing but the pod's annotation and the job's name, which the po
 Slurm user can forge. On that evidence no job is ever changed or cancelled. But if the job runs on
 the pod's node and holds all that the pod uses, the pod is left alone. So a forger's pod only runs
 on what a job of the forger's own pays for.
+
+The same is done about a job whose tag names this very pod and another cluster id: ours has changed,
+for example because the right to read kube-system was granted. The job holds what the pod uses, so a
+new one for the node would only wait behind it, and seem to wait for others.
 """
 
 from __future__ import annotations
@@ -34,6 +38,17 @@ def seems_own(record: TaggedJob, *, name: str, node: str, size: Size) -> bool:
     if record.tag is not None or record.state.base is not BaseState.RUNNING:
         return False
     return record.name == name and record.nodes == (node,) and _holds(record, size)
+
+
+def made_for(record: TaggedJob, *, uid: str, node: str) -> bool:
+    """Whether a job that a running pod's annotation names was submitted for this very pod, which
+    runs on `node`, by a scheduler of another identity: the cluster id has changed since. Nobody but
+    an administrator can write such a tag.
+    """
+    tag = record.tag
+    if tag is None or tag.given_back or record.state.base is not BaseState.RUNNING:
+        return False
+    return uid in tag.uids and node in record.nodes
 
 
 def _holds(record: TaggedJob, size: Size) -> bool:
@@ -86,6 +101,14 @@ def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
 
 
 def _words(job: Tracked) -> str:
+    tag = None if job.record is None else job.record.tag
+    if job.claimed and tag is not None:
+        return (
+            f"Slurm job {job.job_id} was submitted for this pod by a scheduler with the cluster id "
+            f"{tag.cluster}, which is not that of this scheduler. The pod is left alone while the "
+            "job runs, but neither will end with the other: set --cluster-id to that value, or "
+            "recreate the pod and cancel the job with scancel"
+        )
     if job.claimed:
         return (
             f"Slurm job {job.job_id} seems to be the pod's job, but its AdminComment, which shows "

@@ -14,7 +14,7 @@ from scheduler.core.naming import job_name
 from scheduler.core.owner_tag import Owner
 from scheduler.core.shapes import Size
 from scheduler.core.tagged import TaggedJob
-from scheduler.core.untagged import seems_own
+from scheduler.core.untagged import made_for, seems_own
 from scheduler.core.untold import told_at
 from scheduler.facts.claims import weigh
 from scheduler.facts.reader import RequestReader
@@ -66,6 +66,8 @@ class UnitJobs:
         where the pod runs, or what it uses there. A gang's slots are only in the tag of its job.
         """
         running = [pod for pod in pods if pod.spec.node_name and not pod.finished]
+        if record.tag is not None:
+            return self._was_made_for(unit, running, record)
         name = job_name(unit.namespace, unit.name, unit.key)
         if unit.gang is not None or len(running) != 1 or record.name != name:
             return False
@@ -74,6 +76,17 @@ class UnitJobs:
         if not node or not isinstance(request, JobRequest):
             return None
         return seems_own(record, name=name, node=node, size=Size.of(request))
+
+    def _was_made_for(self, unit: Unit, running: Sequence[Pod], record: TaggedJob) -> bool | None:
+        """Whether a job with another owner's tag was submitted for one of these pods; None if it is
+        not known yet where that pod runs.
+        """
+        uids = () if record.tag is None else record.tag.uids
+        named = [pod for pod in running if pod.metadata.uid in uids]
+        nodes = {pod.metadata.uid: self._whereabouts.node(pod, unit) for pod in named}
+        if any(made_for(record, uid=uid, node=node) for uid, node in nodes.items()):
+            return True
+        return None if "" in nodes.values() else False
 
     def facts(self, unit: Unit) -> JobFacts:
         """What is known of the unit's job now."""

@@ -159,11 +159,14 @@ class Placeholder:
 
     def is_for(self, uid: str, *, owner: Owner) -> bool:
         """Whether its record shows that this is the job of that pod: by its tag, or, if that was
-        overwritten, because it is the job that is known to be the unit's.
+        overwritten or is of another owner, because it is the job that is known to be the unit's.
         """
         record = self.record
-        if record is None or record.tag is not None:
-            return record is not None and record.seats(uid, owner=owner)
+        if record is None or record.seats(uid, owner=owner):
+            return record is not None
+        tag = record.tag
+        if tag is not None and (tag.owner == owner or uid not in tag.uids):
+            return False
         return self.known_as == (record.name, record.submit_time)
 
     def refute(self) -> None:

@@ -15,12 +15,14 @@ pytestmark = pytest.mark.live_on("26.05")
 _OTHER = "another-cluster"
 
 
-async def test_other_identity_asks_for_the_pods_node_anew_and_leaves_its_former_job(
+async def test_other_identity_leaves_the_pod_alone_until_its_former_job_ends(
     world: World,
 ) -> None:
     former = await _under_another_identity(world)
     lost = await world.event("PlaceholderLost")
-    assert f"id {former.job_id} belongs to another job now" in lost["message"]
+    assert f"Slurm job {former.job_id} was submitted for this pod" in lost["message"]
+    assert former.tag["cluster"] in lost["message"]
+    assert not await _of(world, _OTHER)
     await world.slurm.cancel(former.job_id)
     later = await world.until("the new job runs", lambda: _runs(world, _OTHER))
     assert later.nodes == former.nodes
@@ -30,24 +32,20 @@ async def test_other_identity_asks_for_the_pods_node_anew_and_leaves_its_former_
 
 async def test_former_identity_unites_the_pod_with_its_former_job(world: World) -> None:
     former = await _under_another_identity(world)
+    await world.event("PlaceholderLost")
     await _restart_as(world, former.tag["cluster"])
-    await world.until("the pod names its first job", lambda: _names(world, former.job_id))
-    left = await world.until("the other identity's job alone is left", lambda: _left(world, former))
-    await world.slurm.cancel(left.job_id)
     world.unharmed(await world.running())
     assert (await world.one_placeholder_each()).popitem()[1].job_id == former.job_id
+    await world.slurm.cancel(former.job_id)
+    await world.gone()
 
 
 async def _under_another_identity(world: World) -> Record:
-    """Restart the scheduler with another identity while a pod runs. Returns the pod's first job.
-
-    The pod's second job waits for it to end.
-    """
+    """Restart the scheduler with another identity while a pod runs. Returns the pod's job."""
     await world.create()
     former = await world.placeholder(await world.running())
     world.audit.clusters.add(_OTHER)
     await _restart_as(world, _OTHER)
-    await world.until("its new job waits for the former", lambda: _waits_for_its_name(world))
     return former
 
 
@@ -62,11 +60,6 @@ async def _of(world: World, cluster: str) -> list[Record]:
     return [record for record in live if record.tag["cluster"] == cluster]
 
 
-async def _waits_for_its_name(world: World) -> Record | None:
-    found = await _of(world, _OTHER)
-    return found[0] if found and found[0].reason == "Dependency" else None
-
-
 async def _runs(world: World, cluster: str) -> Record | None:
     found = await _of(world, cluster)
     return found[0] if found and found[0].states == ("RUNNING",) else None
@@ -75,9 +68,3 @@ async def _runs(world: World, cluster: str) -> Record | None:
 async def _names(world: World, job_id: int) -> bool:
     pod = await world.kube.find("pods", "train", namespace=world.namespace)
     return pod is not None and pods.annotation(pod, pods.JOB_ID) == str(job_id)
-
-
-async def _left(world: World, former: Record) -> Record | None:
-    live = await world.slurm.live_placeholders(world.namespace)
-    rest = [record for record in live if record.job_id != former.job_id]
-    return rest[0] if len(rest) == 1 and rest[0].tag["cluster"] == _OTHER else None
