@@ -322,6 +322,9 @@ class Census:
         unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
+        elif unit is None and self._is_nobodys(job, tag):
+            released = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock())
+            await self._end_given_back(released, job.job_id)
         elif unit is None and tag.v == SEVERAL and any(map(self._pods.may_run, tag.uids)):
             self._without_unit(job, tag, asked_at)
         elif unit is None and tag.given_back and self._any_known(tag.uids):
@@ -338,6 +341,13 @@ class Census:
             self._adopt(unit, job, asked_at)
         else:
             await self._duplicate(unit, unit.job, job, asked_at)
+
+    def _is_nobodys(self, job: TaggedJob, tag: OwnerTag) -> bool:
+        """Whether a former process has released the job, and no pod names it. Its unit may never
+        exist again: other settings, or an edit, may have put its pods into another one.
+        """
+        named = any(self._pods.said(uid).recorded == job.job_id for uid in tag.uids)
+        return tag.given_back and self._any_known(tag.uids) and not named
 
     def _without_unit(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
         """Leave the job of a gang alone until its unit exists. Pods of it that name no job must not

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from annotations import PREFIX
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.owner_tag import Owner
@@ -119,14 +120,9 @@ async def test_job_without_a_pod_is_ended(slurm, kube, service):
     assert len(service.units) == 0
 
 
-@pytest.mark.parametrize("given_back", [False, True])
-async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(
-    slurm, kube, service, given_back
-):
-    """Its pods may be shown or not: here one is, as a single pod. It gets no job of its own, unless
-    the group has released its job.
-    """
-    comment = tag_of(owner=OWNER, uids=(UID, "gone"), key="gang", given_back=given_back)
+async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(slurm, kube, service):
+    """Its pods may be shown or not: here one is, as a single pod. It gets no job of its own."""
+    comment = tag_of(owner=OWNER, uids=(UID, "gone"), key="gang")
     job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n9",))
     kube.create(UID)
     await seen(kube)
@@ -137,8 +133,21 @@ async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(
     assert slurm.calls["all_states"] == searches
     assert slurm.asked.count(("job", (job_id,))) == 1
     assert slurm.live(job_id)
-    assert slurm.calls["submit"] == int(given_back)
+    assert slurm.calls["submit"] == 0
     assert kube.bindings == []
+
+
+async def test_job_that_a_group_gave_back_ends_though_its_pods_are_single_ones_now(
+    slurm, kube, service
+):
+    comment = tag_of(owner=OWNER, uids=(UID, "gone"), key="gang", given_back=True)
+    job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n9",))
+    kube.create(UID)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    assert not slurm.live(job_id)
+    assert slurm.calls["submit"] == 1
 
 
 async def test_job_of_a_gang_ends_once_its_pods_are_known_to_be_gone(slurm, kube, service):
@@ -539,3 +548,18 @@ async def test_start_that_a_look_of_the_census_shows_first_binds_the_pod(slurm, 
     await service.census._look(unit, unit.job)
     await asyncio.sleep(1)
     assert kube.bindings == [("uid-1", "n1")]
+
+
+async def test_job_that_a_pod_gave_back_before_it_joined_a_gang_is_ended(slurm, kube, service):
+    """The former process had no gangs, and ended before its cancel was accepted."""
+    comment = tag_of(owner=OWNER, uids=(UID,), given_back=True)
+    former = slurm.add(admin_comment=comment, name="ns.train.uid-0", state=RUNNING, nodes=("n1",))
+    labels = {f"{PREFIX}gang": "duo", f"{PREFIX}gang-size": "2"}
+    kube.create(UID, annotations=labels)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    searches = slurm.calls["all_states"]
+    await asyncio.sleep(_PERIOD_SECONDS / 2)
+    assert not slurm.live(former)
+    assert slurm.calls["all_states"] - searches <= 1
