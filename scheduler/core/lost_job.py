@@ -157,13 +157,14 @@ def _if_taken(
     """Evict the pods if other jobs already compute on what one of them uses; () if none does. First
     look at what decides that, if the last look is too old. `where` begins the message.
     """
-    nodes = tuple(dict.fromkeys(pod.node for pod in bound if pod.node))
+    held = _held_in_part(facts)
+    nodes = tuple(dict.fromkeys(it.node for it in bound if it.node and it.node not in held))
     if not nodes:
         return ()
     node, at = facts.tenure.node, facts.tenure.node_at
     if node is None:
         return (Weigh(nodes[0]), Again(_AGAIN_SECONDS))
-    needs = (needs_of(facts, pod) for pod in bound if pod.node == node.name)
+    needs = (needs_of(facts, pod) for pod in bound if pod.node == node.name and node.name in nodes)
     short = next((text for it in needs if it is not None and (text := lacks(node, it))), "")
     if not short and now - at < PINNED_SECONDS:
         return ()  # however often other news brings the pods here
@@ -178,6 +179,14 @@ def _if_taken(
         Evict(pod, Reason.PLACEHOLDER_LOST, message, evidence=Evidence.TAKEN) for pod in bound
     )
     return (*evicted, Again(SOON_SECONDS))
+
+
+def _held_in_part(facts: UnitFacts) -> frozenset[str]:
+    """The nodes that the other components of the unit's own job hold, if only one has ended."""
+    record = facts.job.record if isinstance(facts.job, Tracked) else None
+    if record is None or not record.state.partial:
+        return frozenset()
+    return frozenset(node for it in record.parts if not it.state.ended for node in it.nodes)
 
 
 def _next_of(nodes: tuple[str, ...], last: SlurmNode) -> str:

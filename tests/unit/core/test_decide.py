@@ -46,7 +46,7 @@ from scheduler.core.lost_job import PINNED_SECONDS
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tenure import Tenure
-from slurmapi.model import BaseState, JobState, SlurmNode
+from slurmapi.model import PARTIAL, BaseState, JobState, SlurmNode
 from tests.unit.core.things import (
     ENDED,
     GANG,
@@ -867,3 +867,17 @@ def test_job_of_a_half_bound_unit_is_kept_though_it_has_too_few_nodes():
     assert isinstance(tell, Tell)
     assert (tell.pod, again) == (pods[1], SLOW)
     assert "this pod is bound once it holds a node for it" in tell.message
+
+
+def test_what_other_components_of_its_own_job_hold_is_not_taken_for_others():
+    """One component has failed, and Slurm refuses the job that is to replace all of it."""
+    parts = tuple(
+        record(base, nodes=(node,), admin_comment="")
+        for base, node in ((BaseState.FAILED, "n1"), (BaseState.RUNNING, "n2"))
+    )
+    half = record(BaseState.FAILED, PARTIAL, nodes=("n1", "n2"), parts=parts)
+    bound = pod(PodStage.BOUND, node="n2")
+    full = SlurmNode(name="n2", states=frozenset(), cpus=4, allocated_cpus=4)
+    tenure = Tenure(node=full, node_at=NOW - 1, weighed_since=NOW - PINNED_SECONDS)
+    unit = facts(bound, job=tracked(half), tenure=tenure, submit_at=NOW + 100)
+    assert "Evict" not in kinds(decide(unit, NOW))
