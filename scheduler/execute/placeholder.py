@@ -123,7 +123,7 @@ def submission(
         nice=None if first else request.nice,
         shared=_SHARED.get(request.exclusive or sharing),
         threads_per_core=request.threads_per_core,
-        requeue=request.requeue,
+        requeue=request.requeue and not nodes,
         kill_on_node_fail=not request.no_kill,
         required_nodes=tuple(nodes),
     )

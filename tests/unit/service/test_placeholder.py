@@ -124,6 +124,25 @@ def test_every_job_is_a_singleton_and_none_is_requeued():
         assert not job.requeue
 
 
+def test_job_for_the_node_of_a_running_pod_is_never_requeued():
+    """Slurm would requeue it if slurmd cannot start its script, and a requeue ends the pod."""
+    wishes = msgspec.structs.replace(REQUEST, requeue=True)
+    pinned, waits = (
+        submission(
+            wishes,
+            owner=OWNER,
+            mode="script",
+            namespace="ns",
+            name="train",
+            key=UIDS[0],
+            seats=seats_of(UIDS[:1]),
+            nodes=nodes,
+        )
+        for nodes in (("n1",), ())
+    )
+    assert (pinned.requeue, waits.requeue) == (False, True)
+
+
 WISHES = msgspec.structs.replace(
     REQUEST,
     required_nodes=("n1", "n2"),
