@@ -23,6 +23,10 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _FIRST_ANSWER_SECONDS: Final = 2.0
+# An API server that has just started refuses everything until it has read its roles. So a refusal
+# must be repeated: what follows from it, such as another cluster id, lasts as long as the process.
+_REFUSED_TIMES: Final = 3
+_REFUSED_SECONDS: Final = 2.0
 SYSTEM_NAMESPACE: Final = "kube-system"
 # Kubernetes tells every container the namespace of its service account here.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -68,7 +72,7 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
         return settings.cluster_id
     own = await own_namespace(settings)
     for namespace in filter(None, (SYSTEM_NAMESPACE, own)):
-        uid = await _answered(partial(api.get_namespace_uid, namespace))
+        uid = await _not_just_refused(partial(api.get_namespace_uid, namespace))
         if uid is not None:
             return uid
     both = f"namespaces {SYSTEM_NAMESPACE} and {own}"
@@ -103,7 +107,10 @@ async def may_read_volumes(settings: Settings, api: KubeApi) -> bool:
     served = settings.watch_namespace
     claims = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
     paths = [*(claims or ["/api/v1/persistentvolumeclaims"]), "/api/v1/persistentvolumes"]
-    return all([await _may_list(path, settings.volume_access, api) for path in paths])
+    for path in paths:
+        if not await _may_list(path, settings.volume_access, api):
+            return False
+    return True
 
 
 async def _may_list(path: str, access: str, api: KubeApi) -> bool:
@@ -120,7 +127,7 @@ async def _may_list(path: str, access: str, api: KubeApi) -> bool:
             return False
         return True
 
-    return await _answered(ask)
+    return await _not_just_refused(ask)
 
 
 def token_of(settings: Settings) -> TokenSource:
@@ -141,6 +148,15 @@ def _own_namespace() -> str:
         return _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
+
+
+async def _not_just_refused(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer. One that says no (None or False) must come `_REFUSED_TIMES` in a row."""
+    for _ in range(_REFUSED_TIMES - 1):
+        if answer := await _answered(ask):
+            return answer
+        await asyncio.sleep(_REFUSED_SECONDS)
+    return await _answered(ask)
 
 
 async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
