@@ -119,8 +119,24 @@ def _guard(
         if forgotten is not None:
             return (forgotten, Again(0.0))
     if not seated:
-        return (Again(SLOW_LOOK_SECONDS),)  # its end would be the end of other pods
+        return _of_former_pods(facts, bound, record, now)
     return _follow(facts, seated, job, record, now)
+
+
+def _of_former_pods(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float
+) -> tuple[Action, ...]:
+    """The job is the gang's own, but has slots for none of these pods. If it is not for the nodes
+    of any pod that runs, it is the job of pods that were there before: slurmctld has come back with
+    an older state. Otherwise its end would be the end of other pods.
+    """
+    running = [pod for pod in facts.pods if pod.stage in RUNS]
+    wanted = {*record.nodes, *(() if record.tag is None else record.tag.pinned)}
+    away = all(pod.node and pod.node not in wanted for pod in running)
+    if record.state.ended or not facts.owns(record) or not away or now < facts.lingers_until:
+        return (Again(SLOW_LOOK_SECONDS),)
+    why = f"Slurm job {record.job_id} is for former pods of the gang"
+    return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
 
 
 def _follow(

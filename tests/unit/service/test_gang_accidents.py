@@ -147,3 +147,45 @@ async def test_pod_whose_seat_slurm_has_forgotten_ends_with_its_job(slurm, kube,
     await asyncio.sleep(120)
     await service.kill()
     assert sorted(kube.deleted) == ["anew", "uid-0"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_gang_keeps_its_nodes_though_the_job_of_its_former_pods_comes_back(
+    slurm, kube, restarts
+):
+    """slurmctld starts with an older state, in which it does not know the gang's present job."""
+    five_nodes(slurm, kube)
+    service = Service(slurm, kube)
+    former = await gang_runs(slurm, kube, service)
+    saved = slurm.jobs[former]
+    slurm.end(former, BaseState.CANCELLED)
+    await asyncio.sleep(10)
+    for uid in ("uid-0", "uid-1"):
+        kube.end_containers(uid)
+    for rank in (0, 1):
+        member(kube, rank, uid=f"new-{rank}")
+    await asyncio.sleep(10)
+    present = max(slurm.submissions)
+    slurm.change(present, BaseState.RUNNING, nodes=("n3", "n4"), start_time=1)
+    await asyncio.sleep(10)
+    assert sorted(kube.bindings[2:]) == [("new-0", "n3"), ("new-1", "n4")]
+    ended = list(kube.deleted)
+    if restarts:
+        await service.kill()
+    slurm.forget(present)
+    slurm.jobs[former] = saved
+    if restarts:
+        kube.relist()
+        service = Service(slurm, kube)
+        service.start()
+    service.census.ask()
+    await asyncio.sleep(30)
+    assert not slurm.live(former), "it held nodes that no pod uses"
+    again = max(slurm.submissions)
+    assert slurm.submissions[again].required_nodes == ("n3", "n4")
+    slurm.change(again, BaseState.RUNNING, nodes=("n3", "n4"), start_time=1)
+    await asyncio.sleep(600)
+    assert kube.deleted == ended
+    assert [it for it in slurm.jobs if slurm.live(it)] == [again]
+    service.unharmed()
+    await service.kill()
