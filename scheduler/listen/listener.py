@@ -44,7 +44,9 @@ KNOWN_SECONDS: Final = 75.0
 MOST_FIELDS: Final = 32
 LONGEST_FIELD: Final = 4096
 _STOP_SECONDS: Final = 0.5
-_LINGER_SECONDS: Final = 1.0
+# After an answer, the rest of a body is not waited for. aiohttp would read and parse what comes
+# in one turn of the loop, as long as there is more.
+_LINGER_SECONDS: Final = 0.0
 ERROR_LINES: Final = 10
 _ERROR_LINES_SECONDS: Final = 60.0
 
@@ -86,6 +88,8 @@ class Listener:
             shutdown_timeout=_STOP_SECONDS,
             lingering_time=_LINGER_SECONDS,
             handler_cancellation=True,
+            # A body that nobody reads would be unpacked on the loop, a thousand bytes for each.
+            auto_decompress=False,
             max_line_size=LONGEST_FIELD,
             max_field_size=LONGEST_FIELD,
             max_headers=MOST_FIELDS,
