@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.aiohttp import make_aiohttp_handler
 
 from scheduler.config.settings import Address
 from scheduler.listen.listener import (
@@ -19,6 +18,7 @@ from scheduler.listen.listener import (
     Listener,
     one_request,
 )
+from scheduler.service.scrapes import Scrapes
 
 
 class Listeners:
@@ -72,5 +72,5 @@ def probes(
 def metrics(registry: CollectorRegistry) -> web.Application:
     """/metrics in the text formats of Prometheus and OpenMetrics."""
     app = web.Application(middlewares=[one_request])
-    app.router.add_get("/metrics", make_aiohttp_handler(registry))
+    app.router.add_get("/metrics", Scrapes(registry).answer)
     return app
