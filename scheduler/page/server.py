@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
 from aiohttp import hdrs, web
 
 from scheduler.kube.errors import KubeError, NotFound
 from scheduler.kube.session import KubeSession
+from scheduler.listen.sending import disconnect, end, send, waits_for_all
 from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
 from scheduler.page.partitions import NotKnownError, PartitionBoard
@@ -33,11 +35,12 @@ MOST_STREAMS: Final = 100
 MOST_STREAMS_OF_A_USER: Final = 20
 MOST_STORIES: Final = 4
 MOST_STORIES_WAITING: Final = 32
+MOST_STORIES_OF_A_USER: Final = 4
 STORY_SECONDS: Final = 20.0
 MOST_ASKING: Final = 32
 MOST_ASKING_OF_A_USER: Final = 4
-"""How many may wait at a time for an answer about partitions or places; the answers are made one by
-one.
+"""How many may wait at a time for an answer about partitions or places, or have not taken theirs
+yet; the answers are made one by one.
 """
 ANSWER_SECONDS: Final = 20.0
 _AGAIN_SECONDS: Final = "5"
@@ -119,7 +122,7 @@ class PageServer:
         self._page = page
         self._open: Counter[str] = Counter()
         self._stories = asyncio.Semaphore(MOST_STORIES)
-        self._waiting = 0
+        self._telling = AskingPlaces(MOST_STORIES_WAITING, MOST_STORIES_OF_A_USER)
         self._asking = AskingPlaces(MOST_ASKING, MOST_ASKING_OF_A_USER)
         self._files = {it.name: it.read_bytes() for it in _FOLDER.iterdir() if it.suffix in _TYPES}
 
@@ -208,6 +211,7 @@ class PageServer:
         page.stays(request.protocol)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
         response.force_close()
+        waits_for_all(request)
         await response.prepare(request)
 
         async def review() -> Viewer:
@@ -217,24 +221,25 @@ class PageServer:
         since = request.query.get("since", "")
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(_follow_nodes(page.board), name="nodes of the page")
-            with suppress(NobodyError, CrowdError, KubeError, TimeoutError, ConnectionError):
-                await page.streams.write(response, viewer, since=since, review=review)
+            with suppress(NobodyError, CrowdError, KubeError, ConnectionError):
+                try:
+                    await page.streams.write(response, viewer, since=since, review=review)
+                except TimeoutError:
+                    disconnect(request)
             asking.cancel()
+        await end(request, response)
         return response
 
-    async def _story(self, request: web.Request) -> web.Response:
+    async def _story(self, request: web.Request) -> web.StreamResponse:
         user = await self._user(request)
         namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
         if _NAMESPACE.fullmatch(namespace) is None or _POD.fullmatch(name) is None:
             raise web.HTTPBadRequest(text="namespace and name: expected those of a pod")
-        if self._waiting >= MOST_STORIES_WAITING:
-            raise CrowdError
-        self._waiting += 1
-        try:
+        self._page.stays(request.protocol)
+        with self._telling.place(user):
             async with asyncio.timeout(STORY_SECONDS), self._stories:
-                return web.json_response(await self._told(user, namespace, name))
-        finally:
-            self._waiting -= 1
+                told = await self._told(user, namespace, name)
+            return await _sent(request, msgspec.json.encode(told))
 
     async def _told(self, user: User, namespace: str, name: str) -> dict[str, Any]:
         page = self._page
@@ -248,19 +253,19 @@ class PageServer:
             scheduler=page.scheduler_name,
         )
 
-    async def _partitions(self, request: web.Request) -> web.Response:
+    async def _partitions(self, request: web.Request) -> web.StreamResponse:
         """What a namespace may ask for, to those who may list its pods. No node is named."""
         if not request.query.get("namespace"):
             raise web.HTTPBadRequest(text="namespace: expected the name of a namespace")
         return await self._of_namespace(request, self._page.partitions.answer)
 
-    async def _places(self, request: web.Request) -> web.Response:
+    async def _places(self, request: web.Request) -> web.StreamResponse:
         """Where the waiting pods of a namespace stand, to those who may list its pods; without a
         namespace those of all. No other pod is named.
         """
         return await self._of_namespace(request, self._page.places.answer)
 
-    async def _of_namespace(self, request: web.Request, answer: _Answer) -> web.Response:
+    async def _of_namespace(self, request: web.Request, answer: _Answer) -> web.StreamResponse:
         page = self._page
         user = await self._user(request)
         namespace, after = request.query.get("namespace", ""), request.query.get("after", "")
@@ -276,11 +281,16 @@ class PageServer:
         with self._asking.place(user):
             async with asyncio.timeout(ANSWER_SECONDS):
                 body = await answer(namespace, after=after)
-        return web.Response(body=body, content_type="application/json", charset="utf-8")
+            return await _sent(request, body)
 
     async def _user(self, request: web.Request) -> User:
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         return await self._page.access.user(token.strip() if scheme.lower() == "bearer" else "")
+
+
+async def _sent(request: web.Request, body: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
+    return await send(request, response, body)
 
 
 def _said(status: int, text: str) -> web.Response:

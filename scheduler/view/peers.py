@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from scheduler.core.incomplete import a_few
 from scheduler.kube.session import KubeSession
@@ -14,6 +15,9 @@ from scheduler.view.gang_rows import by_rank, key_of, what_is_known
 from scheduler.view.listing import Listing, Wanted
 from scheduler.view.row import IN_QUEUE, Names, Row, State, row_of
 
+MAY_NOT_LIST: Final = (
+    "you may not list pods there (the right `list` on `pods`), so not the pods of its gang"
+)
 _THERE = IN_QUEUE | {State.COMPLETED}
 
 
@@ -61,10 +65,7 @@ async def company(
     try:
         await listing.fill()
     except ViewError:
-        why = (
-            "you may not list pods there (the right `list` on `pods`), so not the pods of its gang"
-        )
-        return Company(gang, None), why
+        return Company(gang, None), MAY_NOT_LIST
     return company_among(gang, listing.rows.values()), ""
 
 

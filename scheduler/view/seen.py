@@ -6,16 +6,17 @@ missing is named. Memory is bounded: at most MOST_EVENTS Events, texts clipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec import structs
 
 from scheduler.kube.clip import clipped
 from scheduler.kube.controllers import CONTROLLERS, controller_path
-from scheduler.kube.errors import Forbidden, NotFound
+from scheduler.kube.depth import shallow_in_turns
+from scheduler.kube.errors import Forbidden, KubeTooDeep, KubeTooLarge, NotFound
 from scheduler.kube.session import Query
 from scheduler.kube.wire import (
     ItemList,
@@ -31,9 +32,14 @@ from scheduler.view.connection import ViewError
 
 MOST_EVENTS: Final = 500
 """As many as one page of a list: the scheduler itself writes far fewer about a pod."""
+LONGEST_ANSWER: Final = 16 * 1024 * 1024
+"""In bytes. Ordinary pods and Events have some kilobytes, but their authors may write megabytes."""
+_FEWER: Final = 10
 _SECONDS: Final = 30.0
 _MOST_BYTES: Final = 128
 _MOST_STOPS: Final = 16
+
+T = TypeVar("T")
 
 
 class InvolvedObject(Wire, frozen=True, gc=False):
@@ -128,8 +134,9 @@ class Reader(Protocol):
         *,
         query: Query | None = None,
         timeout: float = _SECONDS,  # noqa: ASYNC109 - as in KubeSession
+        most_bytes: int | None = None,
     ) -> bytes:
-        """The body of the answer. Raises KubeError."""
+        """The body of the answer. Raises KubeError, KubeTooLarge for more than `most_bytes`."""
         ...
 
 
@@ -191,15 +198,26 @@ async def see(session: Reader, namespace: str, name: str) -> Sighting:
 async def _pod(session: Reader, namespace: str, name: str) -> tuple[Pod | None, tuple[Stop, ...]]:
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     try:
-        body = await session.request("GET", path, timeout=_SECONDS)
+        body = await session.request("GET", path, timeout=_SECONDS, most_bytes=LONGEST_ANSWER)
     except NotFound:
         return None, ()
+    except KubeTooLarge as error:
+        raise ViewError(f"pod {name} is larger than what is read of one here: {error}") from error
     except Forbidden as error:
         raise ViewError(
             f"you may not get pods in namespace {namespace}: the right `get` on `pods` is missing "
             f"there; name another namespace with -n, or ask the administrators ({error})"
         ) from error
-    return decode_pod(body), tuple(_stops(_decode_stops(body)))
+    stopped = await _decoded(_decode_stops, body)
+    return await _decoded(decode_pod, body), tuple(_stops(stopped))
+
+
+async def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+    """The answer, also if something in it is nested deeply, which nobody reads."""
+    try:
+        return decode(body)
+    except KubeTooDeep:
+        return decode(await shallow_in_turns(body))
 
 
 def _stops(pod: _StoppedPod) -> Iterator[Stop]:
@@ -219,12 +237,21 @@ async def _events(
     about = f"involvedObject.kind=Pod,involvedObject.name={name}"
     if pod is not None:
         about = f"{about},involvedObject.uid={pod.metadata.uid}"
-    query = {"fieldSelector": about, "limit": str(MOST_EVENTS)}
-    path = f"/api/v1/namespaces/{namespace}/events"
-    try:
-        page = _decode_events(await session.request("GET", path, query=query, timeout=_SECONDS))
-    except Forbidden:
-        return (), False, "you may not list Events there (the right `list` on `events`)"
+    path, limit = f"/api/v1/namespaces/{namespace}/events", MOST_EVENTS
+    body = None
+    while body is None:
+        query = {"fieldSelector": about, "limit": str(limit)}
+        try:
+            body = await session.request(
+                "GET", path, query=query, timeout=_SECONDS, most_bytes=LONGEST_ANSWER
+            )
+        except Forbidden:
+            return (), False, "you may not list Events there (the right `list` on `events`)"
+        except KubeTooLarge:
+            limit //= _FEWER
+            if not limit:
+                return (), False, "its Events, which are too large"
+    page = await _decoded(_decode_events, body)
     found = [_bounded(it) for it in page.items or ()]
     found = found if pod is not None else _of_the_last(found)
     return tuple(found), bool(page.metadata.continue_), ""

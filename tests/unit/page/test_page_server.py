@@ -14,8 +14,14 @@ import pytest
 from aiohttp import ClientResponse, web
 
 from scheduler.page import server, stream
-from scheduler.page.server import HEADERS, MOST_STREAMS_OF_A_USER
-from tests.unit.kube.server import ApiStub, Handler
+from scheduler.page.server import (
+    HEADERS,
+    MOST_ASKING_OF_A_USER,
+    MOST_STORIES_OF_A_USER,
+    MOST_STREAMS_OF_A_USER,
+)
+from scheduler.page.story import LONGEST_READ
+from tests.unit.kube.server import ApiStub, Handler, hang
 from tests.unit.page.conftest import Caller, World
 from tests.unit.view.pods import pod, waiting
 
@@ -120,6 +126,15 @@ async def test_without_a_known_token_nothing_is_told(
         async with closed_page.client.get(path, headers={"Authorization": token}) as answer:
             assert answer.status == 401
     assert closed_page.known == []
+
+
+async def test_token_of_any_bytes_is_refused(closed_page: Caller, stub: ApiStub) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", closed_page.client.port)
+    writer.write(b"GET /api/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\n\r\n")
+    async with asyncio.timeout(60):
+        assert b" 401 " in await reader.readline()
+    writer.close()
+    assert stub.seen == []
 
 
 async def test_viewer_gets_the_pods_of_namespaces_where_pods_may_be_listed(
@@ -264,6 +279,116 @@ async def test_story_of_another_schedulers_pod_is_not_told(
     async with open_page.client.get("/api/story", params=query) as answer:
         assert answer.status == 404
         assert "image" not in await answer.text()
+
+
+IN_GANG = {"slurm-pod-scheduler/gang": "a" * 32}
+
+
+@pytest.mark.parametrize("may_list", [False, True])
+async def test_pods_of_a_gang_are_named_to_those_who_may_list_them(
+    closed_page: Caller, world: World, stub: ApiStub, *, may_list: bool
+) -> None:
+    world.put("train", annotations=IN_GANG)
+    world.put("other", annotations=IN_GANG)
+    await world.refresh()
+    rights = {("get", "pods", "default")}
+    reviews(stub, may=rights | ({("list", "pods", "default")} if may_list else set()))
+    stub.answer("GET", "/api/v1/namespaces/default/pods/train", answered(pod(annotations=IN_GANG)))
+    query = {"namespace": "default", "name": "train"}
+    async with closed_page.client.get("/api/story", params=query, headers=ALICE) as answer:
+        told = await answer.json()
+    assert ("other" in json.dumps(told)) == may_list
+    assert any("list pods" in it for it in told["unread"]) != may_list
+
+
+async def test_one_user_has_a_bounded_number_of_stories(open_page: Caller, stub: ApiStub) -> None:
+    stub.answer("GET", "/api/v1/namespaces/default/pods/train", hang())
+    query = {"namespace": "default", "name": "train"}
+
+    async def told() -> int:
+        async with open_page.client.get("/api/story", params=query) as answer:
+            return answer.status
+
+    asking = [asyncio.create_task(told()) for _ in range(MOST_STORIES_OF_A_USER)]
+    async with asyncio.timeout(60):
+        await stub.wait_for_requests(MOST_STORIES_OF_A_USER, "GET")
+        assert await told() == 503
+    for task in asking:
+        task.cancel()
+    await asyncio.wait(asking)
+
+
+async def test_events_without_a_bound_are_not_read(open_page: Caller, stub: ApiStub) -> None:
+    """Whoever may write Events gives each a megabyte; the page reads them in the scheduler."""
+
+    async def events(request: web.Request) -> web.Response:
+        text = "x" * 300_000
+        found = [
+            {"metadata": {"name": f"e{it}", "annotations": {"a": text}}, "reason": "Other"}
+            for it in range(min(int(request.query["limit"]), 100))
+        ]
+        return web.json_response({"metadata": {"continue": "more"}, "items": found})
+
+    stub.answer("GET", "/api/v1/namespaces/default/pods/train", answered(pod()))
+    stub.answer("GET", "/api/v1/namespaces/default/events", events)
+    query = {"namespace": "default", "name": "train"}
+    async with open_page.client.get("/api/story", params=query) as answer:
+        told = await answer.json()
+    assert len(told["history"]) < 5
+    assert "too large" in told["unread"][0]
+
+
+async def test_pod_that_is_too_large_is_not_read(open_page: Caller, stub: ApiStub) -> None:
+    body = pod(annotations={"a": "x" * LONGEST_READ})
+    stub.answer("GET", "/api/v1/namespaces/default/pods/train", answered(body))
+    query = {"namespace": "default", "name": "train"}
+    async with open_page.client.get("/api/story", params=query) as answer:
+        assert answer.status == 404
+        assert "larger than" in (await answer.json())["error"]
+
+
+async def test_answer_that_is_not_taken_holds_its_place_and_ends(
+    open_page: Caller, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one user fills all connections of the page with answers that he does not read."""
+    begun, taken = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slowly(*_given: object) -> web.StreamResponse:
+        begun.release()
+        await taken.wait()
+        return web.Response(text="{}")
+
+    monkeypatch.setattr(server, "send", slowly)
+
+    async def places() -> int:
+        async with open_page.client.get("/api/places") as answer:
+            return answer.status
+
+    asking = [asyncio.create_task(places()) for _ in range(MOST_ASKING_OF_A_USER)]
+    async with asyncio.timeout(60):
+        for _ in asking:
+            await begun.acquire()
+        assert await places() == 503
+        taken.set()
+        assert set(await asyncio.gather(*asking)) == {200}
+        assert await places() == 200
+
+
+async def test_stream_that_is_not_read_is_disconnected(
+    open_page: Caller, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection would be held for ten minutes, and would no longer count as a stream."""
+    monkeypatch.setattr(stream, "WRITE_SECONDS", 0.2)
+    gone: list[object] = []
+    monkeypatch.setattr(server, "disconnect", gone.append)
+
+    async def blocked(*_given: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(web.StreamResponse, "write", blocked)
+    async with open_page.client.get("/api/stream") as answer, asyncio.timeout(60):
+        await answer.read()
+    assert len(gone) == 1
 
 
 @pytest.mark.parametrize(

@@ -318,3 +318,15 @@ async def test_event_of_a_newer_writer_has_its_times(server: KubeServer, call: C
     happened = sections((await call("train"))[1])["What happened (UTC)"]
     expected = "2026-11-24 05:05:00 BackOff (4 times, last 2026-11-24 05:09:00) [kubelet]"
     assert expected in happened
+
+
+async def test_deep_pod_is_told(stub: ApiStub, tmp_path: Path, command_line: Call) -> None:
+    levels = 5000
+    fields = b'"managedFields":[' + b'{"f:a":' * levels + b"{}" + b"}" * levels + b"],"
+    body = json.dumps(pod()).encode().replace(b'"metadata": {', b'"metadata": {' + fields)
+    stub.answer("GET", POD_PATH, stub_server.raw(body))
+    stub.answer("GET", EVENTS_PATH, stub_server.page())
+    config = write_kubeconfig(tmp_path / "kubeconfig", stub.url, {"token": "secret"})
+    status, out, err = await command_line("explain", "train", f"--kubeconfig={config}")
+    assert (status, err) == (0, "")
+    assert out.startswith("Pod default/train: PENDING")
