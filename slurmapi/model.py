@@ -291,6 +291,11 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     gres_used: str = ""
     partitions: tuple[str, ...] = ()
 
+    @property
+    def job_memory_mib(self) -> int:
+        """The memory that jobs may have."""
+        return max(0, self.memory_mib - self.specialized_memory_mib)
+
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition. A limit that is None is not set, or not reported. Lists of names are empty if

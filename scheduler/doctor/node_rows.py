@@ -18,6 +18,8 @@ _MIB: Final = 2**20
 _GPU: Final = "gpu"
 # A node with one of these gets no job.
 _CLOSED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE", "ERROR", "UNKNOWN"})
+# A node of State=CLOUD keeps this flag while it is switched on.
+_OFF: Final = POWERED - {"CLOUD"}
 _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
 # The API server sets these by what stands in other fields, which are shown in words.
 _KNOWN_TAINTS: Final = "node.kubernetes.io/"
@@ -80,10 +82,15 @@ def _node_row(
         "memory": -(-asked.get("memory", 0) // _MIB),
         "gpus": sum(asked.get(it, 0) for it in gpus),
     }
-    cpus = _amount(held["cpus"], node.allocated_cpus, node.cpus)
-    memory = _amount(held["memory"], node.allocated_memory_mib, node.memory_mib)
+    cpus = _amount(held["cpus"], node.allocated_cpus, node.cpus, for_jobs=node.job_cpus)
+    memory = _amount(
+        held["memory"],
+        node.allocated_memory_mib,
+        node.memory_mib,
+        for_jobs=node.job_memory_mib,
+    )
     used, total = count_of(node.gres_used, _GPU), count_of(node.gres, _GPU)
-    devices = _amount(held["gpus"], used, total)
+    devices = _amount(held["gpus"], used, total, for_jobs=total)
     short = {"CPUs": cpus.free, "MiB of memory": memory.free, "GPUs": devices.free}
     return NodeRow(
         name=node.name,
@@ -98,8 +105,9 @@ def _node_row(
     )
 
 
-def _amount(pods: int, allocated: int, total: int) -> Amount:
-    return Amount(pods, max(0, allocated - pods), max(0, total - allocated), total)
+def _amount(pods: int, allocated: int, total: int, *, for_jobs: int) -> Amount:
+    """`for_jobs` is the part of the total that Slurm gives to jobs."""
+    return Amount(pods, max(0, allocated - pods), max(0, for_jobs - allocated), total)
 
 
 def _states(node: SlurmNode) -> tuple[str, ...]:
@@ -119,7 +127,7 @@ def _ready(node: Node | None) -> str:
 def _refused(
     pair: Pair, ours: NodePods, others: NodePods, *, free: Mapping[str, int], gpus: list[str]
 ) -> Iterator[str]:
-    closed = sorted(pair.slurm.states & (_CLOSED | POWERED))
+    closed = sorted(pair.slurm.states & (_CLOSED | _OFF))
     if closed:
         yield f"Slurm: {'+'.join(closed)}"
     if not pair.target:

@@ -19,7 +19,9 @@ _BESIDE: Final = "docs/nodes.md#beside-other-pods"
 MOST_SECONDS_OFF: Final = 5.0
 _MILLI: Final = 1000
 _MIB: Final = 2**20
-_AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE"}) | POWERED
+# A node of State=CLOUD keeps this flag while it is switched on.
+_OFF: Final = POWERED - {"CLOUD"}
+_AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE"}) | _OFF
 
 
 def mapping(facts: Facts) -> Iterator[CheckResult]:
@@ -75,7 +77,7 @@ def _closed(node: NodeFacts) -> str:
 
 
 class _Amount(NamedTuple):
-    """A resource of one pair: what Slurm has, and what the Node can give, in Slurm's unit."""
+    """A resource of one pair: what Slurm has for jobs and the Node for pods, in Slurm's unit."""
 
     name: str
     slurm: int
@@ -117,8 +119,8 @@ def _compared_amounts(
 ) -> Iterator[_Amount]:
     if not there:
         return  # the kubelet has not reported yet
-    yield _Amount("cpu", node.cpus, there.get("cpu", 0) // _MILLI)
-    yield _Amount("memory in MiB", node.memory_mib, there.get("memory", 0) // _MIB)
+    yield _Amount("cpu", node.job_cpus, there.get("cpu", 0) // _MILLI)
+    yield _Amount("memory in MiB", node.job_memory_mib, there.get("memory", 0) // _MIB)
     for resource, gres in resources.items():
         yield _Amount(resource, count_of(node.gres, gres), there.get(resource, 0))
 

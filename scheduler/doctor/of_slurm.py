@@ -17,7 +17,9 @@ _RENEWAL: Final = "docs/install.md#renewing-the-token"
 # As the alert SlurmPodSchedulerTokenExpiring has it.
 _LEFT_SHARE: Final = 0.15
 _ROOT: Final = "root"
-_OUT_OF_USE: Final = AWAY | {"DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}
+_OFF: Final = "POWERED_DOWN"
+"""Slurm powers such a node up for a job, unless it has another of these states."""
+_OUT_OF_USE: Final = (AWAY - {_OFF}) | {"DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}
 
 
 def slurmrestd(facts: Facts) -> Iterator[CheckResult]:
@@ -115,7 +117,8 @@ def nodes(facts: Facts) -> Iterator[CheckResult]:
         yield error("Slurm has no nodes", "docs/prepare-slurm.md#3-nodes")
         return
     out = sorted(it.name for it in facts.slurm.nodes if it.states & _OUT_OF_USE)
-    text = f"{len(facts.slurm.nodes)} nodes"
+    off = sum(_OFF in it.states for it in facts.slurm.nodes)
+    text = f"{len(facts.slurm.nodes)} nodes" + (f", {off} of them powered down" if off else "")
     if len(out) == len(facts.slurm.nodes):
         yield warning(
             f"{text}, of which none can start a job: {some(out)}", "`sinfo --list-reasons`"

@@ -57,6 +57,8 @@ class Board:
         self._clock = clock
         self._busy = asyncio.Lock()
         self._fresh_until = float("-inf")
+        self._asked_until = float("-inf")
+        self._renewing: asyncio.Task[None] | None = None
         self._entries: dict[str, _Entry] = {}
         self._nodes: dict[str, _NodeEntry] = {}
         self._held: dict[str, NodeAmounts] = {}
@@ -97,15 +99,23 @@ class Board:
             self._fresh_until = self._clock() + REFRESH_SECONDS
 
     async def renew_nodes(self) -> None:
-        """Ask Slurm for its nodes if the last answer is too old. If it does not answer, the page
-        shows how old the last answer is.
+        """Ask Slurm for its nodes if the last answer is too old, and nobody has asked a moment ago.
+        If it does not answer, the page shows how old the last answer is.
         """
+        if self._clock() < self._asked_until:
+            return
+        self._asked_until = self._clock() + NODES_SECONDS
+        self._renewing = asyncio.create_task(self._renew(), name="nodes for the page")
+        await asyncio.shield(self._renewing)  # who asked may leave
+
+    async def _renew(self) -> None:
         with suppress(SlurmError):
             await self._shown.records.renew(older_than=NODES_SECONDS)
 
     async def _refresh_pods(self, turns: ShortTurns) -> None:
-        for uid in [it for it in self._entries if it not in self._shown.pods]:
-            self._drop(uid)
+        for uid in tuple(self._entries):
+            if uid not in self._shown.pods:
+                self._drop(uid)
             await turns.item()
         for pod in self._shown.pods:
             self._see(pod)

@@ -52,7 +52,8 @@ def node_line(node: SlurmNode, target: str, *, pods: NodeAmounts, jobs: NodeAmou
     free, and in all.
     """
     whole = total(node)
-    free = whole.less(pods).less(jobs)
+    for_jobs = NodeAmounts(node.job_cpus, node.job_memory_mib, whole.gpus)
+    free = for_jobs.less(pods).less(jobs)
     return _encode(
         {
             "id": node.name,

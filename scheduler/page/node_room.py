@@ -156,7 +156,7 @@ def room_of(node: SlurmNode, kube: KubeSide) -> NodeRoom:
     Slurm and Kubernetes have.
     """
     gpus, used = counts_of(node.gres, name=_GPU), counts_of(node.gres_used, name=_GPU)
-    memory = node.memory_mib - node.specialized_memory_mib
+    memory = node.job_memory_mib
     size = _least(node.job_cpus, memory, gpus, kube.total)
     closed = _state_text(node, _CLOSED) or kube.closed
     later = _state_text(node, _LATER)

@@ -35,7 +35,8 @@ CONFIG: Final = SlurmConfig(
 
 def slurm_node(name: str, **more: Any) -> SlurmNode:
     given = {"states": frozenset({"IDLE", "EXTERNAL"}), "cpus": 64, "memory_mib": 2000}
-    return SlurmNode(name=name, **{**given, "gres": "gpu:h100:8", **more})
+    whole = {**given, "gres": "gpu:h100:8", **more}
+    return SlurmNode(name=name, **{"job_cpus": whole["cpus"], **whole})
 
 
 def kube_node(

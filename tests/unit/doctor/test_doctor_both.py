@@ -50,7 +50,7 @@ def test_nodes_that_may_not_be_read_are_noted() -> None:
     assert only(with_kube(healthy(), nodes=Unread("403", "denied")), "node-mapping").remedy
 
 
-@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED"])
+@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED", "CLOUD"])
 def test_cordoned_node_that_slurm_offers_is_a_warning(state: str) -> None:
     closed = [
         pair("a", kube_node("a", cordoned=True), states=frozenset({state})),
@@ -64,6 +64,16 @@ def test_cordoned_node_that_slurm_offers_is_a_warning(state: str) -> None:
 def test_cordoned_node_that_is_drained_is_as_it_should_be() -> None:
     drained = pair("a", kube_node("a", cordoned=True), states=frozenset({"IDLE", "DRAIN"}))
     assert only(with_pairs(healthy(), [drained, pair("b")]), "node-readiness").severity.word == "ok"
+
+
+def test_what_slurm_reserves_for_the_system_is_not_counted() -> None:
+    """CoreSpecCount and MemSpecLimit, as the remedies of both checks advise."""
+    node = kube_node("a", {"cpu": "62", "memory": "1500Mi"})
+    system = PodsOnNodes({"a": NodePods(3, {"cpu": 2000, "memory": 100 * 2**20})}, {"default": 3})
+    reserved = pair("a", node, job_cpus=60, specialized_memory_mib=600)
+    facts = replace(with_pairs(healthy(), [reserved]), crowd=system)
+    for check in ("capacity", "foreign-pods"):
+        assert only(facts, check).severity.word == "ok", told(facts, check)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,19 @@ def test_pods_that_hold_more_than_slurm_gives_are_no_negative_jobs() -> None:
     assert row(pair("a", allocated_cpus=2), ours=on("a", cpu=4000)).cpus == Amount(4, 0, 62, 64)
 
 
+def test_what_slurm_reserves_for_the_system_is_not_free() -> None:
+    reserved = {"job_cpus": 60, "specialized_memory_mib": 500, "allocated_cpus": 10}
+    found = row(pair("a", kube_node("a", {"cpu": "60", "memory": "1500Mi"}), **reserved))
+    assert (found.cpus, found.memory_mib.free) == (Amount(0, 10, 50, 64), 1500)
+    assert found.refused == ()
+
+
+def test_node_of_a_cloud_that_is_switched_on_is_not_refused() -> None:
+    assert row(pair("a", states=frozenset({"IDLE", "CLOUD"}))).refused == ()
+    off = row(pair("a", states=frozenset({"IDLE", "CLOUD", "POWERED_DOWN"})))
+    assert off.refused == ("Slurm: POWERED_DOWN",)
+
+
 def tainted(effect: str, key: str = "team") -> Node:
     node = kube_node("a")
     taint = Taint(key=key, value="x", effect=effect)

@@ -234,7 +234,13 @@ def test_accounting_is_told(storage: str, enforced: tuple[str, ...], severity: s
 
 @pytest.mark.parametrize(
     ("states", "severity"),
-    [((), "error"), (("IDLE", "DOWN"), "note"), (("DOWN", "DRAIN"), "warning"), (("IDLE",), "ok")],
+    [
+        ((), "error"),
+        (("IDLE", "DOWN"), "note"),
+        (("DOWN", "DRAIN"), "warning"),
+        (("IDLE",), "ok"),
+        (("POWERED_DOWN",), "ok"),
+    ],
 )
 def test_nodes_that_start_no_job_are_named(states: tuple[str, ...], severity: str) -> None:
     nodes = tuple(slurm_node(it, states=frozenset({it})) for it in states)

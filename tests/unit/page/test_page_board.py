@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from scheduler.core.gang_sources import Membership, Source
-from scheduler.page.board import MOST_PODS, Board
+from scheduler.page.board import MOST_PODS, NODES_SECONDS, Board
 from scheduler.page.ledger import MOST_REMOVED, Ledger
 from scheduler.page.turns import TURN_SECONDS
 from slurmapi import SlurmNode
@@ -77,7 +77,7 @@ async def test_gpus_of_native_jobs_are_what_slurm_had_given_besides_pods(world: 
     world.put("train", nodeName="n1", status={"phase": "Running"})
     mixed = frozenset({"MIXED"})
     world.records.listed = [
-        SlurmNode(name="n1", states=mixed, cpus=8, gres="gpu:8", gres_used="gpu:4")
+        SlurmNode(name="n1", states=mixed, cpus=8, job_cpus=8, gres="gpu:8", gres_used="gpu:4")
     ]
     await world.refresh()
     (line,) = world.board.nodes.since(0)
@@ -86,6 +86,16 @@ async def test_gpus_of_native_jobs_are_what_slurm_had_given_besides_pods(world: 
     await world.refresh()
     (line,) = world.board.nodes.since(0)
     assert json.loads(line.data)["gpus"] == [0, 3, 5, 8]
+
+
+async def test_slurm_is_asked_for_its_nodes_once_for_all_who_look(world: World) -> None:
+    """Also if it does not answer: each stream asks when it is opened."""
+    for _ in range(5):
+        await world.board.renew_nodes()
+    assert world.records.renewed == 1
+    world.now += NODES_SECONDS
+    await world.board.renew_nodes()
+    assert world.records.renewed == 2
 
 
 async def test_pods_beyond_the_bound_are_left_out_and_this_is_said(world: World) -> None:
