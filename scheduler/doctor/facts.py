@@ -131,3 +131,13 @@ class Facts:
     slurm_seconds_off: float | None = None
     policy: str = ""
     running: Running | Unread | None = None
+
+
+def seconds_apart(theirs: float, *, before: float, after: float) -> float:
+    """By how many seconds a clock is ahead of ours at least, negative if it is behind; 0 if both
+    may agree. It showed `theirs`, which is cut to whole seconds, at a moment between `before` and
+    `after`: an answer that takes long says little about clocks.
+    """
+    if theirs > after:
+        return theirs - after
+    return min(0.0, theirs + 1.0 - before)

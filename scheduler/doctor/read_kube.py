@@ -9,6 +9,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -18,18 +19,26 @@ from groundwork.together import together
 from scheduler.config.settings import Settings
 from scheduler.core.mapping_strategies import Strategy, Way
 from scheduler.doctor.asking import Asker, Progress
-from scheduler.doctor.facts import AdmissionPolicy, KubeFacts, NodePods, PodsOnNodes, Unread
+from scheduler.doctor.facts import (
+    AdmissionPolicy,
+    KubeFacts,
+    NodePods,
+    PodsOnNodes,
+    Unread,
+    seconds_apart,
+)
 from scheduler.doctor.rights import Right, rights_used
 from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import Forbidden, KubeError, NotFound
 from scheduler.kube.identity import own_namespace
 from scheduler.kube.neighbours import NEIGHBOURS, Neighbour, on_nodes
+from scheduler.kube.pages import pages
+from scheduler.kube.reflector import MOST_PAGE_BYTES
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import (
     NODES,
-    PAGE_SIZE,
     PODS,
     ItemList,
     Node,
@@ -184,8 +193,14 @@ class KubeReader:
     def _served(self) -> tuple[str, ...]:
         return self._settings.watch_namespace[:MOST_NAMESPACES]
 
-    async def _get(self, path: str, query: Mapping[str, str | int] | None = None) -> bytes:
-        return await self._request("GET", path, query=query)
+    async def _get(
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        most_bytes: int | None = None,
+    ) -> bytes:
+        return await self._request("GET", path, query=query, most_bytes=most_bytes)
 
     async def _request(self, method: str, path: str, **more: Any) -> bytes:
         async with self._slots:
@@ -204,7 +219,9 @@ class KubeReader:
         """How far the API server's clock, which is sent in whole seconds, is ahead of ours."""
         before = time.time()
         sent = await self._asker.part(self._kube.server_time(timeout=self._longer))
-        return None if sent is None else sent.timestamp() + 0.5 - (before + time.time()) / 2
+        if sent is None:
+            return None
+        return seconds_apart(sent.timestamp(), before=before, after=time.time())
 
     async def _rights(self, own: str) -> Mapping[Right, bool]:
         settings = self._settings.model_copy(update={"watch_namespace": self._served})
@@ -290,14 +307,20 @@ class KubeReader:
     ) -> tuple[list[T], bool]:
         """The objects of a list, and whether they are all: after `most` no more are read."""
         items: list[T] = []
-        asked: dict[str, str | int] = {**(query or {}), "limit": PAGE_SIZE}
-        for _ in range(most // PAGE_SIZE):
-            page = decode(await self._get(path, asked))
-            items.extend(page.items or ())
-            if not page.metadata.continue_:
-                return items, True
-            asked["continue"] = page.metadata.continue_
-        return items, False
+        left = most
+
+        async def ask(asked: Mapping[str, str | int]) -> bytes:
+            nonlocal left
+            body = await self._get(path, asked, most_bytes=MOST_PAGE_BYTES)
+            left -= int(asked["limit"])
+            return body
+
+        async with aclosing(pages(ask, decode, query=query or {})) as listed:
+            async for page in listed:
+                items.extend(page.items or ())
+                if left <= 0:
+                    return items, not page.metadata.continue_
+        return items, True
 
     def _explain(self, error: SlurmError | KubeError) -> Unread:
         if isinstance(error, Forbidden):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from groundwork.retry import once
 from scheduler.config.settings import Settings
 from scheduler.doctor.asking import Asker, Progress
-from scheduler.doctor.facts import SlurmFacts, Unread
+from scheduler.doctor.facts import SlurmFacts, Unread, seconds_apart
 from scheduler.kube.errors import KubeError
 from scheduler.kube.identity import token_name, token_of
 from scheduler.nodes.records import SlurmNodes
@@ -76,7 +76,7 @@ class SlurmReader:
         before = time.time()
         config = await conf_if_shown(self._client)
         if config is not None and config.answered_at is not None:
-            self.seconds_off = config.answered_at + 0.5 - (before + time.time()) / 2
+            self.seconds_off = seconds_apart(config.answered_at, before=before, after=time.time())
         return config
 
     def _explain(self, error: SlurmError | KubeError) -> Unread:

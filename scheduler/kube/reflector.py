@@ -76,7 +76,7 @@ TURN_BYTES = 256 * 1024
 # An answer with more bytes is not read: it takes memory once as pieces and once as a whole, and
 # some lists are made at the same time. A page of ordinary pods has a few megabytes.
 MOST_PAGE_BYTES = 16 * 1024 * 1024
-_FEWER = 10  # by how much a page that is too large is divided, and one that is small may grow
+FEWER = 10  # by how much a page that is too large is divided, and one that is small may grow
 
 
 class Backoff:
@@ -379,7 +379,7 @@ class Reflector(Generic[T]):
             except KubeTooLarge:
                 if limit == 1:
                     raise
-                limit = max(1, limit // _FEWER)
+                limit = max(1, limit // FEWER)
                 continue
             except VersionTooOld:
                 if "continue" not in query:
@@ -391,8 +391,8 @@ class Reflector(Generic[T]):
             if not page.metadata.continue_:
                 return items, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
-            if page.size < MOST_PAGE_BYTES // _FEWER:
-                limit = min(PAGE_SIZE, limit * _FEWER)
+            if page.size < MOST_PAGE_BYTES // FEWER:
+                limit = min(PAGE_SIZE, limit * FEWER)
 
     async def _page(self, query: Mapping[str, str | int]) -> _Page[T]:
         body = await self._session.request(

@@ -6,14 +6,26 @@ page only the rows are kept, so memory is bounded by one page of pods and a row 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.kube.errors import Forbidden, KubeRefused, VersionTooOld
+from scheduler.kube.depth import shallow
+from scheduler.kube.errors import Forbidden, KubeRefused, KubeTooDeep, VersionTooOld
+from scheduler.kube.pages import pages
+from scheduler.kube.reflector import MOST_PAGE_BYTES
 from scheduler.kube.session import KubeSession
-from scheduler.kube.wire import PAGE_SIZE, PODS, Added, Bookmark, Deleted, Modified, Pod, WatchError
+from scheduler.kube.wire import (
+    PODS,
+    Added,
+    Bookmark,
+    Deleted,
+    Modified,
+    Pod,
+    WatchError,
+    WatchEvent,
+)
 from scheduler.view.connection import ViewError, right_missing
 from scheduler.view.row import Row
 from scheduler.view.safe_text import shown
@@ -77,23 +89,22 @@ class Listing:
 
     async def _fill(self) -> None:
         found: dict[str, Row] = {}
-        token = ""
-        while True:
-            query = (
-                self._wanted.query
-                | {"limit": str(PAGE_SIZE)}
-                | ({"continue": token} if token else {})
-            )
-            body = await self._session.request(
-                "GET", self._wanted.path, query=query, timeout=_PAGE_SECONDS, operation="list_pods"
-            )
-            page = PODS.page(body)
-            found.update((it.metadata.uid, self._read(it)) for it in page.items or ())
-            self.come = len(found)
-            token = page.metadata.continue_ or ""
-            if not token:
-                self._version, self.rows = page.metadata.resource_version, found
-                return
+        async with aclosing(pages(self._ask, PODS.page, query=self._wanted.query)) as listed:
+            async for page in listed:
+                found.update((it.metadata.uid, self._read(it)) for it in page.items or ())
+                self.come = len(found)
+                self._version = page.metadata.resource_version
+        self.rows = found
+
+    async def _ask(self, query: Mapping[str, str | int]) -> bytes:
+        return await self._session.request(
+            "GET",
+            self._wanted.path,
+            query=query,
+            timeout=_PAGE_SECONDS,
+            operation="list_pods",
+            most_bytes=MOST_PAGE_BYTES,
+        )
 
     async def changes(self) -> AsyncGenerator[tuple[Row | None, Row | None]]:
         """Each change from now on, as the rows before and after it; the rows follow. Ends when the
@@ -108,7 +119,7 @@ class Listing:
         try:
             async with aclosing(self._session.stream(self._wanted.path, query=query)) as lines:
                 async for line in lines:
-                    match PODS.event(line):
+                    match _event(line):
                         case Added(object=pod) | Modified(object=pod):
                             yield self._put(pod)
                         case Deleted(object=pod):
@@ -135,3 +146,11 @@ class Listing:
         given = shown(self._wanted.labels)[:_LONGEST]
         expected = "expected a label selector such as app=web,tier!=test"
         return ViewError(f"-l: {given!r}: {expected} ({shown(str(error))})")
+
+
+def _event(line: bytes) -> WatchEvent[Pod]:
+    """The event of a line, also if something in it is nested deeply, which nobody reads."""
+    try:
+        return PODS.event(line)
+    except KubeTooDeep:
+        return PODS.event(shallow(line))

@@ -12,10 +12,17 @@ from aiohttp import web
 
 from scheduler.config.settings import Address, Settings
 from scheduler.doctor.asking import Progress
-from scheduler.doctor.facts import AdmissionPolicy, PodsOnNodes, Running, Unread
+from scheduler.doctor.facts import (
+    AdmissionPolicy,
+    PodsOnNodes,
+    Running,
+    Unread,
+    seconds_apart,
+)
 from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, KubeReader
 from scheduler.doctor.read_scheduler import running_scheduler
-from scheduler.kube.errors import Forbidden, NotFound
+from scheduler.kube.errors import Forbidden, KubeTooLarge, NotFound
+from scheduler.kube.reflector import MOST_PAGE_BYTES
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import PAGE_SIZE
 from scheduler.service.probes import probes
@@ -55,6 +62,38 @@ class Stub:
         return datetime.now(UTC) + timedelta(seconds=self._off)
 
 
+class Large(Stub):
+    """Has 120 pods of 300 kB each, as an API server lists them."""
+
+    PODS = 120
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[int] = []
+        self.longest = 0
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        assert (method, path) == ("GET", "/api/v1/pods")
+        query = more["query"]
+        begin, limit = int(query.get("continue", 0)), int(query["limit"])
+        self.limits.append(limit)
+        found = range(self.PODS)[begin : begin + limit]
+        page = {"continue": str(found[-1] + 1)} if found[-1] + 1 < self.PODS else {}
+        text = "x" * 300_000
+        pods = [
+            {
+                "metadata": {"name": f"p{it}", "uid": f"u{it}", "annotations": {"a": text}},
+                "spec": {"nodeName": "n", "schedulerName": "other"},
+            }
+            for it in found
+        ]
+        body = msgspec.json.encode({"metadata": page, "items": pods})
+        if len(body) > (more.get("most_bytes") or 10**9):
+            raise KubeTooLarge("too large")
+        self.longest = max(self.longest, len(body))
+        return body
+
+
 def reader(stub: Stub, *, seconds: float = 5.0, **settings: Any) -> KubeReader:
     given = Settings.model_validate({key.replace("_", "-"): it for key, it in settings.items()})
     session = cast("KubeSession", stub)
@@ -76,6 +115,16 @@ async def test_lists_without_an_end_are_left_after_a_number_of_pages() -> None:
     assert not crowd.whole
     assert stub.asked.count(("GET", "/api/v1/nodes")) == MOST_NODES // PAGE_SIZE
     assert stub.asked.count(("GET", "/api/v1/pods")) == MOST_PODS // PAGE_SIZE
+
+
+async def test_fewer_large_objects_are_asked_for_at_once() -> None:
+    """Pods may have a megabyte each; the doctor may run beside the scheduler, in its memory."""
+    stub = Large()
+    crowd = await reader(cast("Stub", stub)).crowd()
+    assert isinstance(crowd, PodsOnNodes)
+    assert (crowd.whole, sum(it.pods for it in crowd.on.values())) == (True, Large.PODS)
+    assert stub.longest <= MOST_PAGE_BYTES
+    assert set(stub.limits) == {PAGE_SIZE, PAGE_SIZE // 10}
 
 
 async def test_nothing_is_written_but_reviews() -> None:
@@ -119,7 +168,14 @@ async def test_served_namespace_that_is_not_there_is_named() -> None:
 
 async def test_clock_of_the_server_is_compared_with_ours() -> None:
     found = await reader(Stub(seconds_off=90.0)).read()
-    assert found.seconds_off == pytest.approx(90.5, abs=5.0)
+    assert found.seconds_off == pytest.approx(89.5, abs=5.0)
+
+
+def test_answer_that_takes_long_says_little_about_clocks() -> None:
+    assert seconds_apart(1012.0, before=1000.4, after=1013.0) == 0.0
+    assert seconds_apart(1020.0, before=1000.4, after=1013.0) == pytest.approx(7.0)
+    assert seconds_apart(990.0, before=1000.4, after=1013.0) == pytest.approx(-9.4)
+    assert seconds_apart(1000.0, before=1000.4, after=1000.5) == 0.0
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -12,21 +12,26 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 import yaml
+from aiohttp import web
 
 from scheduler.__main__ import main
+from scheduler.kube.session import KubeSession
 from scheduler.sandbox.kube import KubeServer, resources
+from scheduler.view.listing import Listing, Wanted
+from scheduler.view.row import row_of
 from tests.unit.kube import server as stub_server
 from tests.unit.kube.server import ApiStub, set_namespace, write_kubeconfig
 from tests.unit.view.conftest import Call
-from tests.unit.view.pods import SUNK, add, change, pod, waiting
+from tests.unit.view.pods import NAMES, SUNK, add, change, pod, waiting
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 120.0
@@ -113,6 +118,43 @@ async def test_pods_come_in_pages_and_only_ours(stub: ApiStub, calls_stub: Call)
     assert (await calls_stub("-o", "name"))[1] == "pod/a\n"
     first = {"limit": "500", "fieldSelector": "spec.schedulerName=slurm-scheduler"}
     assert [it.query for it in stub.seen] == [first, first | {"continue": "next"}]
+
+
+async def test_fewer_large_pods_are_asked_for_at_once(stub: ApiStub, calls_stub: Call) -> None:
+    """A namespace with 500 pods of a megabyte made each list of all pods take as much memory."""
+    text, limits = "x" * 300_000, list[int]()
+
+    async def listed(request: web.Request) -> web.StreamResponse:
+        begin, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+        limits.append(limit)
+        found = [
+            stub_server.pod(f"p{it}", metadata={"annotations": {"a": text}})
+            for it in range(60)[begin : begin + limit]
+        ]
+        more = str(begin + limit) if begin + limit < 60 else ""
+        return await stub_server.page(*found, token=more)(request)
+
+    stub.answer("GET", PODS_PATH, listed)
+    status, out, _ = await calls_stub("-o", "name")
+    assert (status, out.count("\n")) == (0, 60)
+    assert limits == [500, 50, 50]
+
+
+async def test_deep_pod_ends_no_watch() -> None:
+    """Whoever creates a pod may nest its managedFields 10 000 levels deep, in 20 kB."""
+    levels = 5000
+    deep: bytes = msgspec.json.encode({"type": "ADDED", "object": pod("deep")})
+    fields = b'"managedFields":[' + b'{"f:a":' * levels + b"{}" + b"}" * levels + b"],"
+    deep = deep.replace(b'"metadata":{', b'"metadata":{' + fields)
+
+    class Session:
+        async def stream(self, _path: str, *, query: object) -> AsyncGenerator[bytes]:
+            yield deep
+            yield msgspec.json.encode({"type": "ADDED", "object": pod("other")})
+
+    wanted = Wanted("slurm-scheduler", "", "")
+    listing = Listing(cast("KubeSession", Session()), wanted, read=partial(row_of, names=NAMES))
+    assert [new and new.name async for _, new in listing.changes()] == ["deep", "other"]
 
 
 async def test_list_that_took_too_long_is_begun_anew(stub: ApiStub, calls_stub: Call) -> None:
