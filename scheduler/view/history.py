@@ -75,8 +75,15 @@ def _ending(pod: Pod, seen: Sighting) -> Iterator[Moment]:
     gone_by = pod.metadata.deletion_timestamp
     if gone_by is not None:
         grace = pod.metadata.deletion_grace_period_seconds or 0
-        asked_at = gone_by - timedelta(seconds=grace)
-        yield Moment(asked_at, "Deleted", f"its containers have {grace} s to stop")
+        yield Moment(_before(gone_by, grace), "Deleted", f"its containers have {grace} s to stop")
     for it in seen.stops:
         how = f"with exit code {it.exit_code}" + (f" ({it.reason})" if it.reason else "")
         yield Moment(it.at, "Stopped", f"container {it.container}, {how}")
+
+
+def _before(moment: datetime, seconds: int) -> datetime | None:
+    """So many seconds before; None if no calendar reaches as far: a grace may be of any length."""
+    try:
+        return moment - timedelta(seconds=seconds)
+    except OverflowError:
+        return None

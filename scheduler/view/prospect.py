@@ -31,6 +31,10 @@ _HELD: Final = "JobHeldUser"
 _SIZE: Final = "the containers' resources"
 _LABEL: Final = "app.kubernetes.io/name=slurm-pod-scheduler"
 _PLAIN_KINDS: Final = frozenset({"apps/v1", "batch/v1"})
+# The API server accepts any text as the kind and the name of an owner.
+_OWNER: Final = re.compile(
+    r"(?:[a-z][-a-z0-9.]*/)?v[a-z0-9]+ [A-Za-z][A-Za-z0-9]* [a-z0-9][-a-z0-9.]*", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,8 @@ def _template(case: Case) -> Step:
         return Step("change the pod, and create it again", command)
     above = () if controller is None else controller.owner_references
     top = next((it for it in above if it.controller), owner)
+    if _OWNER.fullmatch(f"{top.api_version} {top.kind} {top.name}") is None:
+        return _describe(case)
     edited = quote(f"{_kind(top)}/{top.name}")
     return Step("change the template", f"kubectl edit -n {quote(case.seen.namespace)} {edited}")
 

@@ -200,3 +200,29 @@ def test_thousands_of_annotations_stay_a_short_list() -> None:
     found = asked(decoded(body), NAMES)
     assert len(found) < 80
     assert all(len(it.value) <= 256 for it in found)
+
+
+@pytest.mark.parametrize("grace", [10**11, 2**62])
+def test_grace_of_thousands_of_years_is_told(grace: int) -> None:
+    found = told(pod(meta=GOING | {"deletionGracePeriodSeconds": grace}, nodeName="n"))
+    (deleted,) = (it for it in found.history if it.what == "Deleted")
+    assert (deleted.at, str(grace) in deleted.message) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"kind": "--filename=https://evil.example", "apiVersion": "apps/v1", "name": "web"},
+        {"kind": "ReplicaSet", "apiVersion": "apps/v1", "name": "--raw=x"},
+        {"kind": "Thing", "apiVersion": "x y/v1", "name": "web"},
+    ],
+)
+def test_owner_that_is_no_name_is_in_no_command(owner: dict[str, str]) -> None:
+    """Whoever creates a pod chooses these words, and somebody with more rights may give the
+    command.
+    """
+    owners = [{**owner, "uid": "u", "controller": True}]
+    waits = waiting("spec.terminationGracePeriodSeconds is '30'", "SchedulingFailed")
+    found = told(pod(meta={"ownerReferences": owners}, status=waits))
+    commands = [it.command for it in found.prospect.steps]
+    assert commands == ["kubectl describe -n default pod/train"] * len(commands)
