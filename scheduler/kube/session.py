@@ -427,7 +427,8 @@ def _translated() -> Iterator[None]:
         raise KubeUnreachable(_safe_error_text(error)) from error
     except _NOT_HTTP as error:
         raise KubeGarbled(_safe_error_text(error)) from error
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        # The last for what no request can have: a token of two lines, a host with empty labels.
         raise KubeInterrupted(_safe_error_text(error)) from error
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from groundwork.together import together
+from groundwork.together import few_at_once
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import decoder
 
@@ -140,9 +140,9 @@ class Reviews:
 
     async def user(self, token: str) -> User:
         """Whose token it is."""
-        if not token or len(token) > LONGEST_TOKEN:
+        if not token or len(token) > LONGEST_TOKEN or not token.isascii():
             raise NobodyError
-        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        key = hashlib.sha256(token.encode()).digest()
         found = await self._remembered(key, lambda: self._authenticated(token))
         if found is None:
             raise NobodyError
@@ -154,7 +154,11 @@ class Reviews:
         if await self.may(user, "list", "pods"):
             return Viewer(user.username, everywhere=True, namespaces=frozenset(), nodes=nodes)
         asked = sorted(namespaces)[:MOST_NAMESPACES]
-        may = await together(self.may(user, "list", "pods", namespace=it) for it in asked)
+
+        def lists(namespace: str) -> Awaitable[bool]:
+            return self.may(user, "list", "pods", namespace=namespace)
+
+        may = await few_at_once(MOST_AT_ONCE, asked, lists)
         return Viewer(
             user.username,
             everywhere=False,

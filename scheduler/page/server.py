@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import msgspec
 from aiohttp import hdrs, web
 
 from scheduler.kube.errors import KubeError, NotFound
@@ -26,7 +25,7 @@ from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
 from scheduler.page.partitions import NotKnownError, PartitionBoard
 from scheduler.page.queue_places import QueuePlaces
-from scheduler.page.story import ReadsAsUser, story_of
+from scheduler.page.story import ReadsAsUser, Teller, read_story
 from scheduler.page.stream import Streams
 from scheduler.view.connection import ViewError
 from scheduler.view.row import Names
@@ -122,6 +121,7 @@ class PageServer:
         self._page = page
         self._open: Counter[str] = Counter()
         self._stories = asyncio.Semaphore(MOST_STORIES)
+        self._teller = Teller()
         self._telling = AskingPlaces(MOST_STORIES_WAITING, MOST_STORIES_OF_A_USER)
         self._asking = AskingPlaces(MOST_ASKING, MOST_ASKING_OF_A_USER)
         self._files = {it.name: it.read_bytes() for it in _FOLDER.iterdir() if it.suffix in _TYPES}
@@ -239,12 +239,12 @@ class PageServer:
         with self._telling.place(user):
             async with asyncio.timeout(STORY_SECONDS), self._stories:
                 told = await self._told(user, namespace, name)
-            return await _sent(request, msgspec.json.encode(told))
+            return await _sent(request, told)
 
-    async def _told(self, user: User, namespace: str, name: str) -> dict[str, Any]:
+    async def _told(self, user: User, namespace: str, name: str) -> bytes:
         page = self._page
         reader = ReadsAsUser(page.kube, page.access, user)
-        return await story_of(
+        found = await read_story(
             reader,
             page.board,
             namespace=namespace,
@@ -252,6 +252,7 @@ class PageServer:
             names=page.names,
             scheduler=page.scheduler_name,
         )
+        return await self._teller.tell(found)
 
     async def _partitions(self, request: web.Request) -> web.StreamResponse:
         """What a namespace may ask for, to those who may list its pods. No node is named."""

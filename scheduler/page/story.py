@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Final
+
+import msgspec
 
 from scheduler.kube.errors import Forbidden, NotFound
 from scheduler.kube.session import KubeSession, Query
 from scheduler.page.access import Access, User
 from scheduler.page.board import Board
+from scheduler.view.gang import gang_of
 from scheduler.view.peers import MAY_NOT_LIST, Company, company_among
-from scheduler.view.row import Names
-from scheduler.view.seen import see
+from scheduler.view.row import Names, Row
+from scheduler.view.seen import Sighting, see
 from scheduler.view.story import Story, story
 from scheduler.view.telling import object_of
 
@@ -20,6 +26,8 @@ LONGEST_READ: Final = 1024 * 1024
 """How many bytes of one answer are read. What tenants write is decoded in one turn of the loop."""
 _SECONDS: Final = 10.0
 _FORBIDDEN: Final = 403
+_RESTS: Final = 2.0
+_encode = msgspec.json.Encoder().encode
 _PATH: Final = re.compile(
     r"/(?:api/v1|apis/(?P<group>[a-z0-9.]+)/v[a-z0-9]+)/namespaces/(?P<namespace>[a-z0-9-]+)"
     r"/(?P<resource>[a-z]+)(?P<one>/[a-z0-9][-a-z0-9.]*)?",
@@ -75,23 +83,58 @@ class ReadsAsUser:
         return await self._access.may(self._user, "list", "pods", namespace=namespace)
 
 
-async def story_of(
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read for a story. `others` are the pods of the namespace; None for a viewer who may
+    not list them.
+    """
+
+    seen: Sighting
+    names: Names
+    scheduler: str
+    others: Sequence[Row] | None
+
+
+async def read_story(
     reader: ReadsAsUser, board: Board, *, namespace: str, name: str, names: Names, scheduler: str
-) -> dict[str, Any]:
-    """The story as an object. Raises ViewError and KubeError; NotFound for a pod of another
+) -> Read:
+    """Read what the viewer may read. Raises ViewError and KubeError; NotFound for a pod of another
     scheduler.
     """
     seen = await see(reader, namespace, name)
     if seen.pod is not None and seen.pod.spec.scheduler_name != scheduler:
         raise NotFound(404, message=f"pod {name} is for another scheduler")
-    return object_of(await _with_gang(story(seen, names, scheduler), reader, board))
+    others: Sequence[Row] | None = ()
+    if seen.pod is not None and gang_of(seen.pod, names.prefixes).gang is not None:
+        others = board.rows(namespace) if await reader.may_list(namespace) else None
+    return Read(seen, names, scheduler, others)
 
 
-async def _with_gang(found: Story, reader: ReadsAsUser, board: Board) -> Story:
-    gang = None if found.row is None else found.row.gang.gang
+class Teller:
+    """Puts stories together, one after the other: one of 500 Events takes 80 ms (measured). A
+    thread does it, and rests as long as lets the loop have most of the time.
+    """
+
+    def __init__(self) -> None:
+        self._busy = asyncio.Lock()
+
+    async def tell(self, found: Read) -> bytes:
+        """The story in JSON."""
+        async with self._busy:
+            began = perf_counter()
+            told = await asyncio.to_thread(_told, found)
+            await asyncio.sleep(_RESTS * (perf_counter() - began))
+        return told
+
+
+def _told(found: Read) -> bytes:
+    return _encode(object_of(_with_gang(story(found.seen, found.names, found.scheduler), found)))
+
+
+def _with_gang(whole: Story, found: Read) -> Story:
+    gang = None if whole.row is None else whole.row.gang.gang
     if gang is None:
-        return found
-    namespace = found.seen.namespace
-    if not await reader.may_list(namespace):
-        return replace(found, company=Company(gang, None), unread=(*found.unread, MAY_NOT_LIST))
-    return replace(found, company=company_among(gang, board.rows(namespace)))
+        return whole
+    if found.others is None:
+        return replace(whole, company=Company(gang, None), unread=(*whole.unread, MAY_NOT_LIST))
+    return replace(whole, company=company_among(gang, found.others))

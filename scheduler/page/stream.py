@@ -23,6 +23,7 @@ from aiohttp import web
 from scheduler.page.access import Viewer
 from scheduler.page.board import REFRESH_SECONDS, Board
 from scheduler.page.ledger import Ledger, Line
+from scheduler.page.turns import ShortTurns
 from scheduler.view.printing import moment_text
 
 CHUNK_LINES: Final = 200
@@ -45,6 +46,23 @@ class StreamTold:
     clock: Callable[[], float]
 
 
+class _Sieve:
+    """Picks the lines that a viewer sees: for one stream after the other, in short turns. Who sees
+    few of very many lines has nothing to write between them.
+    """
+
+    def __init__(self) -> None:
+        self._busy = asyncio.Lock()
+        self._turns = ShortTurns()
+
+    async def seen(self, lines: Iterable[Line], sees: Callable[[str], bool]) -> list[Line]:
+        """Those of the lines that are seen."""
+        async with self._busy:
+            found = [it for it in lines if sees(it.scope)]
+            await self._turns.part()
+        return found
+
+
 class Streams:
     """Writes the board to responses. The life of its cursors is that of the process."""
 
@@ -52,6 +70,7 @@ class Streams:
         self._board = board
         self._site = site
         self._epoch = secrets.token_hex(16)
+        self._sieve = _Sieve()
 
     def mark(self, viewer: Viewer) -> str:
         """Names what the viewer sees: a cursor of other rights, or of another process, is void."""
@@ -64,7 +83,9 @@ class Streams:
         """Write until the stream's life is over. Raises KubeError and CrowdError of the review, and
         TimeoutError if the browser takes nothing.
         """
-        stream = _Stream(response, viewer, self._board, self._site, self.mark(viewer))
+        stream = _Stream(
+            response, viewer, self._board, self._site, mark=self.mark(viewer), sieve=self._sieve
+        )
         await stream.begin(since)
         ends = self._site.clock() + LIFE_SECONDS
         reviewed = self._site.clock()
@@ -87,13 +108,16 @@ class _Stream:
         viewer: Viewer,
         board: Board,
         site: StreamTold,
+        *,
         mark: str,
+        sieve: _Sieve,
     ) -> None:
         self._response = response
         self._viewer = viewer
         self._board = board
         self._site = site
         self._mark = mark
+        self._sieve = sieve
         self._read = {"pods": 0, "nodes": 0}
         self._told_at = float("-inf")
 
@@ -149,7 +173,7 @@ class _Stream:
         lines = ledger.since(self._read[kind])
         for begin in range(0, len(lines), CHUNK_LINES):
             chunk = lines[begin : begin + CHUNK_LINES]
-            await self._lines(kind, [it for it in chunk if sees(it.scope)])
+            await self._lines(kind, await self._sieve.seen(chunk, sees))
             self._read[kind] = chunk[-1].version
         return bool(lines)
 

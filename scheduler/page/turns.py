@@ -14,7 +14,7 @@ _ITEMS: Final = 16
 
 
 class ShortTurns:
-    """Call `item` after each item of the work."""
+    """Call `item` after each item of the work, or `part` after many."""
 
     def __init__(self) -> None:
         self._began = perf_counter()
@@ -23,6 +23,11 @@ class ShortTurns:
     async def item(self) -> None:
         """Let others run if the turn is over."""
         self._items += 1
-        if self._items % _ITEMS == 0 and perf_counter() - self._began > TURN_SECONDS:
+        if self._items % _ITEMS == 0:
+            await self.part()
+
+    async def part(self) -> None:
+        """As `item`, after a part of the work that is as long as many items."""
+        if perf_counter() - self._began > TURN_SECONDS:
             await asyncio.sleep(REST_SECONDS)
             self._began = perf_counter()

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import ClientResponse, web
 
 from scheduler.page import server, stream
+from scheduler.page.access import MOST_NAMESPACES
 from scheduler.page.server import (
     HEADERS,
     MOST_ASKING_OF_A_USER,
@@ -161,6 +162,21 @@ async def test_answers_of_reviews_are_remembered(
             await until_state(events)
     assert len(stub.requests("POST", TOKENS)) == 1
     assert len(stub.requests("POST", RIGHTS)) == 2
+
+
+async def test_viewers_of_few_of_many_namespaces_do_not_crowd_each_other_out(
+    closed_page: Caller, world: World, stub: ApiStub
+) -> None:
+    """Each is asked about a hundred times, and 256 questions may wait."""
+    for number in range(MOST_NAMESPACES):
+        world.put(f"one-{number}", namespace=f"n{number}")
+    reviews(stub, may={("list", "pods", "n1")})
+
+    async def opened() -> int:
+        async with closed_page.client.get("/api/stream", headers=ALICE) as answer:
+            return answer.status
+
+    assert set(await asyncio.gather(*(opened() for _ in range(5)))) == {200}
 
 
 async def test_stream_goes_on_where_it_ended(open_page: Caller, world: World) -> None:

@@ -210,6 +210,25 @@ async def test_wrong_place_is_told_in_one_line(call: Call, words: list[str], nam
     assert named in err
 
 
+@pytest.mark.parametrize(
+    ("server", "token"),
+    [
+        ("http://a..b:1", "t"),
+        (f"http://{'a' * 70}.example:1", "t"),
+        ("", "two\nlines"),
+        ("", "a\0"),
+    ],
+)
+async def test_what_no_request_can_have_is_told_in_one_line(
+    stub: ApiStub, tmp_path: Path, command_line: Call, server: str, token: str
+) -> None:
+    config = write_kubeconfig(tmp_path / "odd", server or stub.url, {"token": token})
+    status, out, err = await command_line("queue", f"--kubeconfig={config}")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "does not answer as it should" in err
+    assert "two" not in err
+
+
 async def test_server_that_is_away_is_named(
     kubeconfig: Path, server: KubeServer, call: Call
 ) -> None:
