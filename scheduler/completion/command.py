@@ -6,12 +6,12 @@ Exit status: 0; 2 if the command line is wrong.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from scheduler.completion import bash, fish, zsh
 from scheduler.completion.words import CommandLine, command_line
+from scheduler.view.printing import write
 
 SHELLS: Final[Mapping[str, Callable[[CommandLine], str]]] = {
     "bash": bash.script,
@@ -29,5 +29,5 @@ def run(shell: str, parser: argparse.ArgumentParser, *, first: str) -> int:
     """Print the script for this shell and this command line. `first` is the command
     that is meant if only flags are typed.
     """
-    sys.stdout.write(SHELLS[shell](command_line(parser, first=first)))
+    write(SHELLS[shell](command_line(parser, first=first)))
     return 0

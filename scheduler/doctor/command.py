@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import time
 from dataclasses import replace
@@ -29,6 +28,7 @@ from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
 from scheduler.policy import file as policy_file
 from scheduler.policy.rules import NO_POLICY, Policy
+from scheduler.view.printing import write
 
 # slurmrestd itself waits ten seconds for slurmctld before it says that it does not answer.
 _SECONDS: Final = 15.0
@@ -159,12 +159,3 @@ def agent(command: str) -> str:
 def _say(line: str) -> None:
     sys.stderr.write(f"slurm-pod-scheduler doctor: {line}\n")
     sys.stderr.flush()
-
-
-def write(text: str) -> None:
-    """Write to standard output, also to a reader that leaves early."""
-    try:
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.flush()
-    except BrokenPipeError:  # such as `| head`; what is left to print goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

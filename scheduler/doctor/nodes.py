@@ -16,7 +16,7 @@ from typing import Final
 from scheduler.config import flags
 from scheduler.config.settings import Settings
 from scheduler.doctor.asking import Progress
-from scheduler.doctor.command import agent, request_seconds, write
+from scheduler.doctor.command import agent, request_seconds
 from scheduler.doctor.facts import KubeFacts, SlurmFacts, Unread
 from scheduler.doctor.finding import plain
 from scheduler.doctor.node_rows import NodeRow, node_as_object, rows
@@ -25,6 +25,7 @@ from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
 from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
+from scheduler.view.printing import write
 
 _SECONDS: Final = 15.0
 

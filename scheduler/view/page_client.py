@@ -81,7 +81,8 @@ async def _ask_page(
                 f"correct {page.name}"
             )
         return NotAnswered(f"{page.base} does not answer: {shown(str(error.os_error))}")
-    except (aiohttp.ClientError, OSError) as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        # The last for what no request can have: a token of two lines, a host with empty labels.
         return NotAnswered(f"{page.base} does not answer: {shown(str(error)) or 'no answer'}")
 
 

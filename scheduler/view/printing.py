@@ -87,6 +87,22 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def write(text: str) -> None:
+    """Write to standard output, also to a reader that leaves early. Ends the program with one line
+    if that cannot be written.
+    """
+    if sys.stdout is None:  # it was closed, such as by `>&-`
+        sys.exit("slurm-pod-scheduler: standard output is closed")
+    try:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.flush()
+    except BrokenPipeError:  # such as `| head`; what is left to print goes nowhere
+        drop_output()
+    except OSError as error:
+        drop_output()
+        sys.exit(f"slurm-pod-scheduler: the output cannot be written: {error.strerror}")
+
+
 def moment_text(moment: datetime | None) -> str:
     """The time as Kubernetes writes it; "" for None."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

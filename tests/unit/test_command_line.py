@@ -330,3 +330,13 @@ def test_image_says_that_it_has_no_sandbox_and_no_demo(tmp_path: Path):
     assert "--slurm-api-base" in run[1]
     assert started[0] == 1
     assert "/nowhere/kubeconfig" in started[2]
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        words = [sys.executable, "-m", "scheduler", "completion", "bash"]
+        done = subprocess.run(
+            words, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.endswith("the output cannot be written: No space left on device\n")

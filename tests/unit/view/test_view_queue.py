@@ -229,6 +229,21 @@ async def test_what_no_request_can_have_is_told_in_one_line(
     assert "two" not in err
 
 
+async def test_page_that_cannot_be_asked_is_told_in_one_line(
+    stub: ApiStub, tmp_path: Path, command_line: Call
+) -> None:
+    stub.answer("GET", PODS_PATH, stub_server.page())
+    config = write_kubeconfig(tmp_path / "odd", stub.url, {"token": "two\nlines"})
+    token = tmp_path / "token"
+    token.write_text("token")
+    for page, given in (("https://a..b", token), (stub.url, None)):
+        words = [f"--page-url={page}", f"--kubeconfig={config}"]
+        words += [] if given is None else [f"--page-token-file={given}"]
+        status, _, err = await command_line("partitions", *words)
+        assert (status, "Traceback" in err) == (1, False)
+        assert f"{page} does not answer: " in err
+
+
 async def test_server_that_is_away_is_named(
     kubeconfig: Path, server: KubeServer, call: Call
 ) -> None:
