@@ -9,9 +9,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from groundwork.output import write
 from scheduler.completion import bash, fish, zsh
 from scheduler.completion.words import CommandLine, command_line
-from scheduler.view.printing import write
 
 SHELLS: Final[Mapping[str, Callable[[CommandLine], str]]] = {
     "bash": bash.script,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 import scheduler
+from groundwork.output import write
 from scheduler.config import flags
 from scheduler.config.settings import Settings
 from scheduler.doctor import report
@@ -28,7 +29,6 @@ from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
 from scheduler.policy import file as policy_file
 from scheduler.policy.rules import NO_POLICY, Policy
-from scheduler.view.printing import write
 
 # slurmrestd itself waits ten seconds for slurmctld before it says that it does not answer.
 _SECONDS: Final = 15.0

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from groundwork.output import write
 from scheduler.config import flags
 from scheduler.config.settings import Settings
 from scheduler.doctor.asking import Progress
@@ -25,7 +26,6 @@ from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
 from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
-from scheduler.view.printing import write
 
 _SECONDS: Final = 15.0
 

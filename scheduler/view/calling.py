@@ -7,10 +7,10 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 
+from groundwork.output import drop_output
 from scheduler.config.settings import Settings
 from scheduler.observe import logs
 from scheduler.view.connection import ViewError
-from scheduler.view.printing import drop_output
 from scheduler.view.safe_text import shown
 from scheduler.view.site import settings_of
 
