@@ -25,7 +25,7 @@ from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
 from scheduler.page.partitions import NotKnownError, PartitionBoard
 from scheduler.page.queue_places import QueuePlaces
-from scheduler.page.story import ReadsAsUser, Teller, read_story
+from scheduler.page.story import ReadsAsUser, StoryTeller, read_story
 from scheduler.page.stream import Streams
 from scheduler.view.connection import ViewError
 from scheduler.view.row import Names
@@ -121,7 +121,7 @@ class PageServer:
         self._page = page
         self._open: Counter[str] = Counter()
         self._stories = asyncio.Semaphore(MOST_STORIES)
-        self._teller = Teller()
+        self._teller = StoryTeller()
         self._telling = AskingPlaces(MOST_STORIES_WAITING, MOST_STORIES_OF_A_USER)
         self._asking = AskingPlaces(MOST_ASKING, MOST_ASKING_OF_A_USER)
         self._files = {it.name: it.read_bytes() for it in _FOLDER.iterdir() if it.suffix in _TYPES}

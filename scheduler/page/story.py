@@ -84,7 +84,7 @@ class ReadsAsUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class StoryRead:
     """What was read for a story. `others` are the pods of the namespace; None for a viewer who may
     not list them.
     """
@@ -97,7 +97,7 @@ class Read:
 
 async def read_story(
     reader: ReadsAsUser, board: Board, *, namespace: str, name: str, names: Names, scheduler: str
-) -> Read:
+) -> StoryRead:
     """Read what the viewer may read. Raises ViewError and KubeError; NotFound for a pod of another
     scheduler.
     """
@@ -107,10 +107,10 @@ async def read_story(
     others: Sequence[Row] | None = ()
     if seen.pod is not None and gang_of(seen.pod, names.prefixes).gang is not None:
         others = board.rows(namespace) if await reader.may_list(namespace) else None
-    return Read(seen, names, scheduler, others)
+    return StoryRead(seen, names, scheduler, others)
 
 
-class Teller:
+class StoryTeller:
     """Puts stories together, one after the other: one of 500 Events takes 80 ms (measured). A
     thread does it, and rests as long as lets the loop have most of the time.
     """
@@ -118,7 +118,7 @@ class Teller:
     def __init__(self) -> None:
         self._busy = asyncio.Lock()
 
-    async def tell(self, found: Read) -> bytes:
+    async def tell(self, found: StoryRead) -> bytes:
         """The story in JSON."""
         async with self._busy:
             began = perf_counter()
@@ -127,11 +127,11 @@ class Teller:
         return told
 
 
-def _told(found: Read) -> bytes:
+def _told(found: StoryRead) -> bytes:
     return _encode(object_of(_with_gang(story(found.seen, found.names, found.scheduler), found)))
 
 
-def _with_gang(whole: Story, found: Read) -> Story:
+def _with_gang(whole: Story, found: StoryRead) -> Story:
     gang = None if whole.row is None else whole.row.gang.gang
     if gang is None:
         return whole
