@@ -5,15 +5,15 @@ Slurm runs the scripts in `deploy/slurm`: `prolog-slurmctld.sh` asks /v1/guard b
 
 Bodies are forms (`application/x-www-form-urlencoded`), which a shell writes without quoting rules
 of its own. An answer is a status for scripts, and one line of text for people. 200: go on. 409: a
-pod is still in the way. 503: not known. 429: too many requests wait already. Each connection
-serves one request.
+pod is still in the way. 503: not known. 429: too many requests wait already; of the guard it also
+says that a pod is in the way. Each connection serves one request.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
@@ -37,6 +37,8 @@ _MOST_DIGITS: Final = 10
 MOST_WAITS: Final = 512
 # The user of a job has the token of its unit, and must not use up the waits of everybody else.
 MOST_WAITS_OF_A_UNIT: Final = 4
+# For a question that may not wait: less than strangers have.
+_LOOK_SECONDS: Final = 2.0
 _MOST_PODS_NAMED: Final = 20
 
 _STATUS: Final[Mapping[HandoverAnswer, int]] = {
@@ -145,11 +147,25 @@ class HooksApi:
         self._beat()
         self._news.begins(job_id)
         try:
+            if self._is_full("guard"):
+                return await self._looked(job_id, nodes, seconds=min(seconds, _LOOK_SECONDS))
             return await self._waited(
                 request, "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
             )
         finally:
             self._news.answered(job_id)
+
+    async def _looked(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> web.Response:
+        """Answer at once, because too many questions wait already. Jobs whose nodes are free start
+        all the same: those that wait may all be of one user.
+
+        Such a caller keeps the place and the time of a stranger.
+        """
+        verdict = await self._guard.clear(job_id, nodes, seconds=seconds, waits=False)
+        if verdict.answer is HandoverAnswer.BUSY:
+            return self._too_many("guard", self._waits["guard"])
+        self._metrics.hook_seconds.labels("guard", verdict.answer).observe(0.0)
+        return _said(_STATUS[verdict.answer], _verdict_text(verdict))
 
     async def _ask_gone(self, request: web.Request) -> web.Response:
         unit = request.match_info["unit"]
@@ -215,7 +231,7 @@ class HooksApi:
     async def _waited(
         self, request: web.Request, kind: str, ask: Callable[[], Awaitable[HandoverVerdict]]
     ) -> web.Response:
-        if self._waits[kind] >= self._limits.waits:
+        if self._is_full(kind):
             return self._too_many(kind, self._waits[kind])
         self._waits_on(request.protocol)
         self._waits_now(kind, +1)
@@ -226,6 +242,9 @@ class HooksApi:
             self._waits_now(kind, -1)
         self._metrics.hook_seconds.labels(kind, verdict.answer).observe(self._clock() - began)
         return _said(_STATUS[verdict.answer], _verdict_text(verdict))
+
+    def _is_full(self, kind: str) -> bool:
+        return self._waits[kind] >= self._limits.waits
 
     def _too_many(self, kind: str, waits: int) -> web.Response:
         self._metrics.hook_seconds.labels(kind, "refused").observe(0.0)

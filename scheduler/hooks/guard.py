@@ -92,18 +92,28 @@ class Guard:
         kept = {BaseState.SUSPENDED} if keeps_suspended else set()
         self._holding = frozenset({BaseState.RUNNING} | kept)
 
-    async def clear(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> HandoverVerdict:
-        """Wait, for `seconds` at most, until the job's processes may start on these nodes.
+    async def clear(
+        self, job_id: int, nodes: Sequence[str], *, seconds: float, waits: bool = True
+    ) -> HandoverVerdict:
+        """Wait, for `seconds` at most, until the job's processes may start on these nodes. Unless
+        it `waits`, a pod that is in the way is the answer at once.
 
         `nodes` are names of Slurm nodes. The job's own pods do not count.
         """
+        own: frozenset[str] = frozenset()
+        read_for: frozenset[str] = frozenset()
 
         async def in_way() -> frozenset[str]:
+            nonlocal own, read_for
             # Translated again each time: the names of the Kubernetes Nodes are not known before the
             # caches are filled.
-            return await self._in_way(job_id, frozenset(map(self._kube_node, nodes)))
+            left = await self._in_way(frozenset(map(self._kube_node, nodes)))
+            # A tag says the same at each look, and many jobs may wait for one pod.
+            if not left <= read_for:
+                own, read_for = await self._stood_for(job_id), left
+            return left - own
 
-        return await self._until_none(in_way, seconds=seconds)
+        return await self._until_none(in_way, seconds=seconds, waits=waits)
 
     async def is_over(self, key: str) -> bool:
         """Whether all pods of the unit with this key are gone and have left nothing running. A
@@ -143,7 +153,11 @@ class Guard:
         return frozenset({key, *self._gang_pods(key), *(() if unit is None else unit.uids)})
 
     async def _until_none(
-        self, in_way: Callable[[], Awaitable[frozenset[str]]], *, seconds: float
+        self,
+        in_way: Callable[[], Awaitable[frozenset[str]]],
+        *,
+        seconds: float,
+        waits: bool = True,
     ) -> HandoverVerdict:
         waited_for: frozenset[str] | None = None
         try:
@@ -161,21 +175,23 @@ class Guard:
                             HandoverAnswer.FREED if waited_for else HandoverAnswer.FREE
                         )
                     waited_for = left
+                    if not waits:
+                        return self._busy(left)
                     await self._presence.one_leaves(left, seconds=_AGAIN_SECONDS)
         except TimeoutError:
             if waited_for is None:
                 return HandoverVerdict(HandoverAnswer.UNKNOWN)
-            return HandoverVerdict(HandoverAnswer.BUSY, tuple(sorted(map(self._name, waited_for))))
+            return self._busy(waited_for)
 
-    async def _in_way(self, job_id: int, kube_nodes: frozenset[str]) -> frozenset[str]:
+    def _busy(self, uids: frozenset[str]) -> HandoverVerdict:
+        return HandoverVerdict(HandoverAnswer.BUSY, tuple(sorted(map(self._name, uids))))
+
+    async def _in_way(self, kube_nodes: frozenset[str]) -> frozenset[str]:
         here = frozenset(self._presence.on(kube_nodes, has_job=self._has_job))
         if not here:
             return here
         states = await self._fresh.states(self._jobs_of(here))
-        left = {uid for uid in here if not await self._is_held(uid, states)}
-        if not left:
-            return frozenset()
-        return frozenset(left - await self._stood_for(job_id))
+        return frozenset({uid for uid in here if not await self._is_held(uid, states)})
 
     def _has_job(self, uid: str) -> bool:
         unit = self._units.of_pod(uid)

@@ -218,6 +218,25 @@ async def test_thousand_questions_cost_slurm_a_few_requests(scene):
     assert not scene.slurm.calls["job"]
 
 
+async def test_job_that_waits_is_read_once(scene):
+    """A crowd of jobs that wait for one pod would otherwise be a storm of requests."""
+    scene.departing_pod("a")
+    await cleared(scene)
+    scene.slurm.calls.clear()
+    assert (await cleared(scene, seconds=60.0)).answer is HandoverAnswer.BUSY
+    assert scene.slurm.calls["job"] == 1
+
+
+async def test_job_that_waits_is_read_again_when_another_pod_gets_in_its_way(scene):
+    scene.departing_pod("a")
+    asked = asyncio.create_task(cleared(scene, job_id=0, seconds=LONG))
+    await asyncio.sleep(1.0)
+    scene.slurm.calls.clear()
+    scene.departing_pod("b")
+    assert (await asked).pods == ("ns/a", "ns/b")
+    assert scene.slurm.calls["job"] >= 1
+
+
 async def test_placeholder_is_told_when_its_pod_is_gone(scene):
     scene.departing_pod("a")
     assert (await scene.guard.gone("a", seconds=SHORT)).answer is HandoverAnswer.BUSY

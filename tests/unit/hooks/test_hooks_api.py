@@ -35,6 +35,7 @@ from scheduler.listen.listener import (
     Listener,
 )
 from scheduler.listen.places import Capacity
+from slurmapi import SlurmUnreachable
 from tests.support.loop_time import pass_time
 from tests.unit.hooks.conftest import SECRET, Scene
 
@@ -313,6 +314,25 @@ async def test_too_many_waits_are_refused_and_others_served(served):
     answers = await asyncio.gather(*asked)
     assert sorted(status for status, _ in answers) == [200, 200, 200, 429, 429]
     assert (await served.post("/v1/guard", job=7, nodes="n2"))[0] == 200
+
+
+async def test_crowd_of_waits_holds_up_no_job_whose_nodes_are_free(served):
+    """One user's jobs may take all places: the guard of the others must not end by that."""
+    served.scene.departing_pod("a")
+    crowd = [
+        asyncio.create_task(served.post("/v1/guard", job=7, nodes="n1", wait=40))
+        for _ in range(PATIENT.waits)
+    ]
+    async with asyncio.timeout(45):
+        while waits(served) != PATIENT.waits:  # noqa: ASYNC110 - until all wait
+            await asyncio.sleep(0.01)
+    assert await served.post("/v1/guard", job=8, nodes="n2", wait=40) == (200, "free\n")
+    assert (await served.post("/v1/guard", job=8, nodes="n1", wait=40))[0] == 429
+    served.scene.slurm.fail["states"].extend(SlurmUnreachable("down") for _ in range(1000))
+    assert (await served.post("/v1/guard", job=8, nodes="n1", wait=1))[0] == 503
+    served.scene.slurm.fail["states"].clear()
+    served.scene.stop("a")
+    assert {status for status, _ in await asyncio.gather(*crowd)} == {200}
 
 
 @pytest.mark.parametrize("limits", [replace(PATIENT, waits=100)], ids=["100"])
