@@ -11,41 +11,53 @@ look_at_clock() {
 }
 
 # Lets the job start although the nodes are not known to be free. With POLICY=drain it drains them.
+# What is said is cut: a program may be given arguments of a certain length only.
 give_up() {
-    say "$SLURM_JOB_NODELIST: $*; the job starts (POLICY=$POLICY)"
+    why=$(printf '%.500s' "$*")
+    say "$SLURM_JOB_NODELIST: $why; the job starts (POLICY=$POLICY)"
     [ "$POLICY" = drain ] || return 0
     scontrol update "nodename=$SLURM_JOB_NODELIST" state=drain \
-        "reason=slurm-pod-scheduler: $*" || say "the nodes could not be drained"
+        "reason=slurm-pod-scheduler: $why" || say "the nodes could not be drained"
 }
 
-# guard URL: returns when the nodes are free, or after it has given up (see POLICY).
+# Pauses before the next question: 1, 2, and then 4 seconds, since many jobs may wait, and each
+# question takes some processes beside slurmctld.
+rest() {
+    sleep $((pause < wait ? pause : wait))
+    pause=$((pause < 4 ? 2 * pause : pause))
+}
+
+# guard URL: returns when the nodes are free, or after it has given up (see POLICY). Fails if the job
+# has waited for as long as it may.
 guard() {
     look_at_clock
-    began=$now heard=$now
+    heard=$now pause=1
     while :; do
         look_at_clock
         patience=$((UNREACHABLE_SECONDS - (now - heard)))
         left=$((WAIT_SECONDS - (now - began)))
         if [ "$left" -le 0 ]; then
             give_up "after $WAIT_SECONDS s, $text"
-            return
+            return 1
         elif [ "$patience" -le 0 ]; then
             give_up "no answer of $1 for $UNREACHABLE_SECONDS s ($status, $text)"
-            return
+            return 0
         fi
-        wait=$((left < patience ? left : patience))
+        wait=$((left < patience ? left : patience)) asked=$now
         post "$1/v1/guard" $((wait + 5)) "job=$SLURM_JOB_ID" "nodes=$SLURM_JOB_NODELIST" "wait=$wait"
         case $status in
-        200) return ;;
-        409)
+        200) return 0 ;;
+        409 | 429) # a pod is still there, or too many jobs wait for pods: both is an answer
             look_at_clock
             heard=$now
+            # A scheduler says 409 when the wait is over. Another program may say it at once.
+            if [ "$status" = 409 ] && [ "$now" -gt "$asked" ]; then pause=1; else rest; fi
             ;;
         400 | 401 | 404 | 413)
             give_up "$1 refused the question ($status, $text)"
-            return
+            return 0
             ;;
-        *) sleep 1 ;;
+        *) rest ;;
         esac
     done
 }
@@ -54,8 +66,10 @@ main() {
     # shellcheck source-path=SCRIPTDIR source=hooks.sh
     . "${0%/*}/hooks.sh"
     configured || return
+    look_at_clock
+    began=$now
     for each in $URL; do
-        guard "$each"
+        guard "$each" || return
     done
 }
 

@@ -32,7 +32,7 @@ class Host:
         self.token = folder / "token"
         self.programs = folder / "bin"
         self.programs.mkdir()
-        for name in ("sh", "cat", "readlink", "sed", "sleep"):
+        for name in ("sh", "cat", "head", "readlink", "sed", "sleep", "tr"):
             (self.programs / name).symlink_to(str(shutil.which(name)))
         self._program("logger", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.said"\n')
         self._program("scontrol", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.asked"\n')
@@ -227,3 +227,101 @@ def test_example_settings_are_those_that_the_hooks_know(host):
         it.partition("=")[0]
         for it in next(line for line in common.splitlines() if line.startswith("URL=")).split()
     )
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_settings_that_end_the_shell_are_said(host, script):
+    host.curl(200)
+    host.conf.write_text("URL='http://127.0.0.1:1\n")
+    host.run(script)
+    assert f"{host.conf} cannot be used" in host.said()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_settings_without_a_scheduler_are_said(host, script):
+    host.curl(200)
+    host.conf.write_text("URI=http://127.0.0.1:1\n")
+    host.run(script)
+    assert "URL is empty" in host.said()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("WAIT_SECONDS", "5m"),
+        ("WAIT_SECONDS", ""),
+        ("WAIT_SECONDS", "0300"),
+        ("UNREACHABLE_SECONDS", "30s"),
+        ("UNREACHABLE_SECONDS", "0"),
+        ("UNREACHABLE_SECONDS", "-1"),
+        ("POLICY", "Drain"),
+    ],
+)
+def test_wrong_setting_is_said_and_the_guard_asks_all_the_same(host, setting, value):
+    host.curl(200)
+    host.settings(**{setting: value})
+    host.run("prolog-slurmctld.sh")
+    assert f"{setting} is '{value}'" in host.said()
+    assert len(host.asked()) == 1
+
+
+def test_missing_scontrol_is_said_before_it_is_needed(host):
+    host.curl(200)
+    (host.programs / "scontrol").unlink()
+    host.settings(POLICY="drain")
+    host.run("prolog-slurmctld.sh")
+    assert "scontrol is not there" in host.said()
+    assert len(host.asked()) == 1
+
+
+def test_several_schedulers_together_hold_a_job_no_longer_than_one(host):
+    """slurmctld kills a hook that takes longer than PrologEpilogTimeout, and the job with it."""
+    host.curl(*[409] * 99)
+    host.settings(URL="http://127.0.0.1:1 http://127.0.0.1:2", WAIT_SECONDS=2)
+    host.run("prolog-slurmctld.sh")
+    assert {it.rsplit(maxsplit=1)[-1] for it in host.asked()} == {"http://127.0.0.1:1/v1/guard"}
+    assert host.said().count("after 2 s") == 1
+
+
+def test_answer_that_comes_at_once_is_asked_for_once_a_second(host):
+    """The hooks API itself waits for as long as it was asked to; another program may not."""
+    host.curl(*[409] * 999)
+    host.settings(WAIT_SECONDS=3)
+    host.run("prolog-slurmctld.sh")
+    assert len(host.asked()) <= 4
+
+
+def test_scheduler_with_too_many_questions_has_answered(host):
+    """Otherwise a crowd of others would end the guard, and drain the nodes."""
+    host.curl(429, 429, 429, 429, 200)
+    host.settings(UNREACHABLE_SECONDS=2, POLICY="drain")
+    host.run("prolog-slurmctld.sh")
+    assert len(host.asked()) == 5
+    assert not host.said()
+    assert not host.asked("scontrol")
+
+
+def test_schedulers_absence_costs_the_host_few_processes(host):
+    host.curl(*[503] * 99)
+    host.settings(UNREACHABLE_SECONDS=12)
+    host.run("prolog-slurmctld.sh")
+    assert len(host.asked()) <= 6
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_curl_reads_no_file_of_slurmuser(host, script):
+    """A home folder on a file server that hangs would hold each job for ever."""
+    host.curl(200)
+    host.settings()
+    host.run(script)
+    assert all(it.startswith("--disable ") for it in host.asked())
+
+
+def test_endless_answer_is_no_answer(host):
+    """What answers may be another program. A shell takes minutes for a text of a megabyte."""
+    host.settings(UNREACHABLE_SECONDS=1, POLICY="drain")
+    host._program("curl", "#!/bin/sh\nexec tr '\\0' x </dev/zero\n")
+    host.run("prolog-slurmctld.sh")
+    assert "no answer of http://127.0.0.1:1 for 1 s" in host.said()
+    (drained,) = host.asked("scontrol")
+    assert len(drained) < 1000
