@@ -12,10 +12,14 @@ hold() {
     [ -n "$SLURM_POD_SCHEDULER_HOOKS_URL" ] && command -v curl >/dev/null || exit 0
     heard=$(date +%s) said=
     while [ $(($(date +%s) - heard)) -lt "$SLURM_POD_SCHEDULER_KILL_WAIT" ]; do
+        asked=$(date +%s)
         answer=$(gone)
         case ${answer##*"$newline"} in
         200) exit 0 ;;
-        409) heard=$(date +%s) ;;
+        409)
+            heard=$(date +%s)
+            [ "$heard" -gt "$asked" ] || sleep 1 # at once: no answer of the scheduler
+            ;;
         *)
             say "${answer%%"$newline"*} (${answer##*"$newline"})"
             sleep 1
@@ -26,15 +30,18 @@ hold() {
 }
 
 # The token comes through a pipe, for arguments are seen by everybody on the node; the authority as
-# well, for there is no file to clean up after SIGKILL then.
+# well, for there is no file to clean up after SIGKILL then, and a full /tmp does no harm (bash before
+# 5.1 writes here-documents there). curl reads no .curlrc: the user's home folder may hang. Of the
+# answer only its beginning is read: another program may answer without end.
 gone() {
-    printf 'Authorization: Bearer %s\n' "$SLURM_POD_SCHEDULER_TOKEN" |
-        curl --silent --show-error --noproxy '*' --connect-timeout 5 --max-time 35 \
-            ${SLURM_POD_SCHEDULER_CA:+--cacert /dev/fd/3} \
-            --header @- --data wait=30 --write-out '\n%{http_code}' \
-            "$SLURM_POD_SCHEDULER_HOOKS_URL/v1/units/$SLURM_POD_SCHEDULER_UNIT/gone" 2>&1 3<<EOT
-$SLURM_POD_SCHEDULER_CA
-EOT
+    printf '%s\n' "$SLURM_POD_SCHEDULER_CA" | {
+        printf 'Authorization: Bearer %s\n' "$SLURM_POD_SCHEDULER_TOKEN" |
+            curl --disable --silent --show-error --noproxy '*' --connect-timeout 5 --max-time 35 \
+                ${SLURM_POD_SCHEDULER_CA:+--cacert /dev/fd/3} \
+                --header @- --data wait=30 --write-out '\n%{http_code}' \
+                "$SLURM_POD_SCHEDULER_HOOKS_URL/v1/units/$SLURM_POD_SCHEDULER_UNIT/gone" 2>&1 |
+            head -c 16384
+    } 3<&0
 }
 
 # Goes to the syslog of the node, once for each trouble. The job itself has no output.
@@ -56,8 +63,9 @@ mark() {
 }
 mark >/dev/null 2>&1 &
 
-# `wait` returns on a trapped signal, a foreground sleep does not.
+# `wait` returns on a trapped signal, a foreground sleep does not. It sleeps for 68 years, because a
+# shell that cannot start another process ends, and its job with it.
 while :; do
-    sleep 86400 &
+    sleep 2147483647 &
     wait "$!"
 done

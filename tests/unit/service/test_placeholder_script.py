@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,12 @@ printf '%s\\n' "$*" >>"$0.asked"
 read -r status <"$0.answers" || status=000
 sed -i 1d "$0.answers"
 [ "$status" != hangs ] || sleep 60
-case " $* " in *" --cacert "*) cat /dev/fd/3 >>"$0.ca" ;; esac
+case " $* " in
+*" --cacert "*)
+    readlink /proc/self/fd/3 >"$0.source"
+    cat /dev/fd/3 >>"$0.ca"
+    ;;
+esac
 printf 'told by the API\\nand more\\n%s' "$status"
 """
 _TOKEN = "a-token-of-the-unit"
@@ -37,7 +43,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.programs = folder / "bin"
         self.programs.mkdir(parents=True)
-        for name in ("sh", "cat", "sed", "date", "sleep", "true"):
+        for name in ("sh", "cat", "date", "head", "readlink", "sed", "sleep", "tr", "true"):
             (self.programs / name).symlink_to(str(shutil.which(name)))
         self.environment = {
             "PATH": str(self.programs),
@@ -63,9 +69,9 @@ class Node:
         self.program("squeue", f'#!/bin/sh\nprintf "%s\\n" "$*" >"$0.asked"\necho "{name}"\n')
         self.program("scontrol", text)
 
-    def start(self) -> None:
+    def start(self, shell: str = "/bin/sh") -> None:
         self.script = subprocess.Popen(
-            ["/bin/sh", "-c", SCRIPT],
+            [shell, "-c", SCRIPT],
             env=self.environment,
             stderr=self._output,
             start_new_session=True,
@@ -199,6 +205,54 @@ def test_authority_is_given_to_curl_without_a_file(node):
     assert node.ended() == 0
     assert (node.programs / "curl.ca").read_text() == f"{authority}\n" * 2
     assert not node.said()
+
+
+def test_authority_is_in_no_file_of_a_shell_either(node):
+    """bash before 5.1 writes a here-document to a file, and starts no curl if /tmp is full: then
+    each node would be held for KillWait, although its pod is gone.
+    """
+    node.hooks(200)
+    node.environment |= {"SLURM_POD_SCHEDULER_CA": "authority", "BASH_COMPAT": "5.0"}
+    node.start(str(shutil.which("bash")))
+    node.signal()
+    assert node.ended() == 0
+    assert (node.programs / "curl.source").read_text().startswith("pipe:")
+
+
+def test_curl_reads_no_file_of_the_jobs_user(node):
+    node.hooks(200)
+    node.start()
+    node.signal()
+    assert node.ended() == 0
+    assert node.asked()[0].startswith("--disable ")
+
+
+def test_script_starts_no_process_while_its_pod_runs(node):
+    """A shell that cannot start one ends, and its job with it: its user may be at a limit."""
+    node.start()
+    session = str(node.script.pid)
+    listed = subprocess.check_output(["ps", "-o", "args=", "-s", session], text=True)
+    (seconds,) = re.findall(r"^sleep (\d+)$", listed, re.MULTILINE)
+    assert int(seconds) > 10 * 365 * 86_400
+
+
+def test_script_asks_once_a_second_whatever_answers(node):
+    """The scheduler waits for as long as it was asked to; another program may not."""
+    node.hooks(*[409] * 3, 200)
+    node.start()
+    began = time.monotonic()
+    node.signal()
+    assert node.ended() == 0
+    assert time.monotonic() - began > 2
+
+
+def test_endless_answer_holds_the_node_no_longer_than_kill_wait(node):
+    """A shell takes minutes for a text of a megabyte."""
+    node.hooks(kill_wait=2)
+    node.program("curl", "#!/bin/sh\nexec tr '\\0' x </dev/zero\n")
+    node.start()
+    node.signal()
+    assert node.ended() == 0
 
 
 def test_without_an_authority_curl_trusts_whom_the_node_trusts(node):
