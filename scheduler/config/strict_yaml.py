@@ -98,5 +98,6 @@ def in_words() -> Iterator[None]:
         raise ValueError(f": not YAML: {error.reason} at character {error.position}") from None
     except RecursionError:
         raise ValueError(": not YAML: nested too deeply") from None
-    except (yaml.YAMLError, ValueError):
-        raise ValueError(": not YAML: a number or time is not valid") from None
+    except (yaml.YAMLError, ValueError, AttributeError, LookupError, TypeError):
+        # The last three are what is raised for values such as `!!bool x`, `!!int ""`, `!!map [x]`.
+        raise ValueError(": not YAML: a value is not what its tag or its form says") from None

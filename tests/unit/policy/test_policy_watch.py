@@ -102,7 +102,13 @@ async def test_changed_file_is_taken_and_told_once(watched):
     assert (watched.rules, watched.changes, watched.counted("taken")) == (["better"], 1, 1)
 
 
-@pytest.mark.parametrize("broken", ["rules: [", "rules: [{name: a}]", "", "rules: [{forced: {}}]"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *("rules: [", "rules: [{name: a}]", "", "rules: [{forced: {}}]"),
+        *("rules: !!bool x", "rules: !!timestamp x", 'rules: !!int ""', "!!set [rules]"),
+    ],
+)
 async def test_broken_version_is_refused_and_the_last_good_one_kept(watched, broken):
     watched.path.write_text(broken)
     await watched.look()
