@@ -38,7 +38,7 @@ class PemFiles:
         self._signatures: _Signatures = None
 
     def load(self) -> None:
-        """Take them into use. Raises OSError, or its subclass ssl.SSLError, if that fails."""
+        """Take them into use. Raises OSError if that fails."""
         signatures = self._looked()
         self._take()
         self._signatures = signatures
@@ -71,10 +71,17 @@ class Certificate:
         self.context = _context()
 
     def _take(self) -> None:
-        _context().load_cert_chain(
-            *self._files
-        )  # a half-written pair must not spoil the context in use
-        self.context.load_cert_chain(*self._files)
+        try:
+            # A half-written pair must not spoil the context in use.
+            for context in (_context(), self.context):
+                # Without a pass phrase OpenSSL would ask for it on the terminal, and stand still.
+                context.load_cert_chain(*self._files, password="")
+        except OSError as error:
+            certificate, key = self._files
+            raise OSError(
+                f"expected a certificate chain in {certificate} and its key in {key}, both in PEM, "
+                f"and the key without a pass phrase ({error})"
+            ) from None
 
 
 class Authority:
@@ -89,7 +96,7 @@ class Authority:
         with self._path.open("rb") as file:
             raw = file.read(LARGEST_AUTHORITY + 1)
         if len(raw) > LARGEST_AUTHORITY:
-            raise ssl.SSLError(
+            raise OSError(
                 f"{self._path}: more than {LARGEST_AUTHORITY} bytes; expected only the certificate "
                 "of the authority that signed that of the hooks API"
             )
@@ -97,7 +104,7 @@ class Authority:
             text = raw.decode("ascii")
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
         except (ValueError, ssl.SSLError) as error:
-            raise ssl.SSLError(f"{self._path}: expected a certificate in PEM ({error})") from None
+            raise OSError(f"{self._path}: expected a certificate in PEM ({error})") from None
         self.text = text
 
 

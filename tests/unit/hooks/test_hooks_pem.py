@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
-from scheduler.hooks.pem import LARGEST_AUTHORITY, Authority
+from scheduler.hooks.pem import LARGEST_AUTHORITY, Authority, Certificate
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_file_that_is_no_authority_is_refused_with_its_name(file, content, told)
     file.write_bytes(content)
     with pytest.raises(OSError, match=told) as refused:
         Authority(file).files.load()
-    assert str(file) in str(refused.value)
+    assert str(refused.value).startswith(f"{file}: ")
 
 
 def test_file_that_is_not_there_is_refused_with_its_name(tmp_path):
@@ -55,3 +56,36 @@ def test_renewed_authority_is_taken_and_a_bad_one_is_not(file):
     file.write_bytes(trustme.CA().cert_pem.bytes())
     authority.files.load()
     assert authority.text == file.read_text() != first
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Files with a certificate and its key."""
+    leaf = trustme.CA().issue_cert("localhost")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    leaf.cert_chain_pems[0].write_to_path(certificate)
+    leaf.private_key_pem.write_to_path(key)
+    return certificate, key
+
+
+@pytest.mark.parametrize("wrong", ["phrase", "another", "swapped", "empty", "folder"])
+def test_pair_that_does_not_fit_is_refused_with_what_is_expected(pair, tmp_path, wrong):
+    """A key with a pass phrase, too: on a terminal the process would stand still and ask for it."""
+    certificate, key = pair
+    Certificate(certificate, key).files.load()
+    if wrong == "phrase":
+        secret = serialization.load_pem_private_key(key.read_bytes(), None)
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        hidden = serialization.BestAvailableEncryption(b"phrase")
+        key.write_bytes(secret.private_bytes(*form, hidden))
+    elif wrong == "another":
+        trustme.CA().private_key_pem.write_to_path(key)
+    elif wrong == "swapped":
+        certificate, key = key, certificate
+    elif wrong == "empty":
+        key.write_bytes(b"")
+    else:
+        key = tmp_path
+    with pytest.raises(OSError, match=r"^expected a certificate chain") as refused:
+        Certificate(certificate, key).files.load()
+    assert f"its key in {key}, both in PEM, and the key without a pass phrase" in str(refused.value)
