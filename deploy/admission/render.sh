@@ -19,13 +19,23 @@ for setting in "$@"; do
     *=*) ;;
     *) echo "render.sh: $setting: expected KEY=VALUE" >&2; exit 2 ;;
   esac
+  # The API server, too, reads these, and it wants a unit.
+  value=${setting#*=}
+  case $key in
+    slurm-kill-wait | termination-offset)
+      printf '%s\n' "$value" | grep -Eqx '[0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?(ms|s|m|h))+' || {
+        echo "render.sh: $setting: expected a duration such as 30s, 500ms or 1m30s" >&2
+        exit 2
+      }
+      case $value in *[0-9]) value=${value}s ;; esac ;;
+  esac
   # shellcheck disable=SC2086
   grep -q "'$key': '" $files || {
     echo "render.sh: $key is no setting of the policies; expected one of" \
       "$(sed -n "s/^ *'\\([a-z-]*\\)': '.*/\\1/p" $files | sort -u | tr '\n' ' ')" >&2
     exit 2
   }
-  script="$script;s|'$key': '[^']*'|'$key': '${setting#*=}'|"
+  script="$script;s|'$key': '[^']*'|'$key': '$value'|"
 done
 for file in $files; do
   echo "---"

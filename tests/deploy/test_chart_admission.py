@@ -74,6 +74,14 @@ def test_policies_are_those_of_the_folder_with_the_settings_of_the_release(
     assert _policies(live_helm, "ci/everything-values.yaml", *sets) == wanted
 
 
+@pytest.mark.parametrize("way", ["--set", "--set-string", "--set-json"])
+def test_seconds_without_a_unit_get_one(live_helm: Helm, way: str) -> None:
+    """The scheduler accepts them, but the API server would refuse each pod."""
+    given = (way, "scheduler.config.slurm.killWait=60", "--set", "scheduler.admission.enabled=true")
+    found = _policies(live_helm, "ci/cluster-values.yaml", *given)
+    assert "'slurm-kill-wait': '60s'" in str(found)
+
+
 def test_policies_are_made_where_the_installer_may(live_helm: Helm) -> None:
     """Those of one release must not stop another one, whose account they do not know."""
     new, cluster = ("--kube-version", "1.30.0"), "ci/cluster-values.yaml"

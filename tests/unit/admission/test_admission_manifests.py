@@ -125,12 +125,24 @@ def test_rendered_policies_have_the_settings_that_were_given():
     assert "'scheduler-user': 'carol'" in str(bodies)
 
 
+def test_seconds_without_a_unit_get_one():
+    """The scheduler accepts them, but for the API server they are no duration: it would refuse each
+    pod.
+    """
+    bodies = rendered({"slurm-kill-wait": "60", "termination-offset": "2.5"})
+    found = [settings_of(it) for it in bodies if it["kind"].endswith("Policy")]
+    assert {it["slurm-kill-wait"] for it in found if "slurm-kill-wait" in it} == {"60s"}
+    assert {it["termination-offset"] for it in found if "termination-offset" in it} == {"2.5s"}
+
+
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
         ("killwait=1", "killwait is no setting"),
         ("tolerate", "expected KEY=VALUE"),
         ("tolerate=it's", "expected no quotes"),
+        ("slurm-kill-wait=soon", "slurm-kill-wait=soon: expected a duration such as 30s"),
+        ("termination-offset=", "expected a duration"),
     ],
 )
 def test_setting_that_is_none_is_refused(setting, told):

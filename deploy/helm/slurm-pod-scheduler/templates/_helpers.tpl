@@ -80,6 +80,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* A duration with its unit, without which the API server would not read it. */}}
+{{- define "slurm-pod-scheduler.duration" -}}
+{{- $word := include "slurm-pod-scheduler.word" . -}}
+{{- ternary (printf "%ss" $word) $word (regexMatch "[0-9]$" $word) -}}
+{{- end -}}
+
 {{/* A list, given as one or with commas between, as a JSON list without blanks and repetitions. */}}
 {{- define "slurm-pod-scheduler.list" -}}
 {{- $found := list -}}
