@@ -229,7 +229,8 @@ def _from_file(path: str | None) -> dict[str, _Given]:
         raise SettingsError(f"--config {path}{error}") from None
     if not isinstance(content, dict | None):
         raise SettingsError(f"--config {path}: expected keys and values, such as scheduler-name: x")
-    return {key: _Given(it, f"--config {path}: {key}") for key, it in (content or {}).items()}
+    # YAML reads some keys as something else: `null:` as None.
+    return {str(key): _Given(it, f"--config {path}: {key}") for key, it in (content or {}).items()}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:

@@ -44,6 +44,8 @@ _URL: Final = re.compile(r"https?://[^\s/?#@]+")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_ALL_HOSTS: Final = frozenset({None, "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+_LISTENERS: Final = ("health_probe_bind_address", "metrics_bind_address", "page_bind_address")
 
 
 class SettingsError(Exception):
@@ -60,6 +62,13 @@ class Address(BaseModel):
     def __str__(self) -> str:
         return f"{self.host or ''}:{self.port}"
 
+    def meets(self, other: Address) -> bool:
+        """Whether one process cannot listen on both. Port 0 is any port that is free."""
+        hosts = {self.host, other.host}
+        return self.port == other.port != 0 and (
+            len(hosts) == 1 or not _ALL_HOSTS.isdisjoint(hosts)
+        )
+
 
 def _seconds(value: object) -> object:
     if not isinstance(value, str):
@@ -72,14 +81,23 @@ def _seconds(value: object) -> object:
 
 
 def _address(value: object) -> object:
-    if value in ("0", 0):
+    if value in ("0", 0) and not isinstance(value, bool):
         return None
-    if not isinstance(value, str):
+    if value is None or isinstance(value, Address):
         return value
-    match = _ADDRESS.fullmatch(value)
+    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match["port"]) > 65535:
         raise ValueError("expected HOST:PORT or :PORT, or 0 for none")
     return Address(host=match["host"].strip("[]") or None, port=int(match["port"]))
+
+
+def _met(address: Address, info: ValidationInfo) -> str:
+    """The flag before this one whose address is the same, with its value; "" if there is none."""
+    for name in _LISTENERS:
+        other = info.data.get(name)
+        if name != info.field_name and other is not None and address.meets(other):
+            return f"--{name.replace('_', '-')}, which is {other}"
+    return ""
 
 
 def _check_token(text: str) -> None:
@@ -300,7 +318,11 @@ class Settings(BaseModel):
     health_probe_bind_address: Listen = Field(
         Address(host=None, port=8081), description="/healthz and /readyz"
     )
-    metrics_bind_address: Listen = Field(Address(host=None, port=8080), description="/metrics")
+    metrics_bind_address: Listen = Field(
+        Address(host=None, port=8080),
+        validate_default=True,  # against the other addresses
+        description="/metrics",
+    )
     page_bind_address: Listen = Field(
         None, description="the live page (docs/page.md), such as 127.0.0.1:8082; 0: none"
     )
@@ -447,11 +469,29 @@ class Settings(BaseModel):
             _check_token(given)
         return value
 
+    @field_validator("metrics_bind_address", "page_bind_address")
+    @classmethod
+    def _apart(cls, value: Address | None, info: ValidationInfo) -> Address | None:
+        if value is not None and (other := _met(value, info)):
+            raise ValueError(f"expected another port than {other}")
+        return value
+
+    @field_validator("hooks_api_bind_address")
+    @classmethod
+    def _asked_by_the_guard(cls, value: Address | None, info: ValidationInfo) -> Address | None:
+        if value is None and info.data.get("grace_policy") == "guarded":
+            raise ValueError(
+                "expected HOST:PORT with --grace-policy=guarded: the guard asks the hooks API"
+            )
+        return value
+
     @field_validator("hooks_api_url")
     @classmethod
-    def _url(cls, value: str) -> str:
+    def _url(cls, value: str, info: ValidationInfo) -> str:
         if value and _URL.fullmatch(value) is None:
             raise ValueError("expected http(s)://HOST[:PORT], without a path")
+        if value and info.data.get("hooks_api_bind_address", ()) is None:
+            raise ValueError("expected --hooks-api-bind-address=HOST:PORT beside it, not 0")
         return value
 
     @field_validator("hooks_api_token_file")
@@ -463,6 +503,12 @@ class Settings(BaseModel):
             )
         if value is None and info.data.get("hooks_api_url"):
             raise ValueError("expected a file with a secret, since --hooks-api-url is given")
+        address = info.data.get("hooks_api_bind_address")
+        if value is not None and address is not None and (other := _met(address, info)):
+            raise ValueError(
+                f"expected --hooks-api-bind-address with another port than {other}: with this "
+                "file the hooks API is on"
+            )
         return value
 
     @field_validator("hooks_api_tls_key_file")

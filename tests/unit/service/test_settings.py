@@ -119,7 +119,7 @@ def test_duration_as_go_writes_it(text, seconds):
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        (":8081", Address(host=None, port=8081)),
+        (":9081", Address(host=None, port=9081)),
         ("127.0.0.1:80", Address(host="127.0.0.1", port=80)),
         ("[::1]:80", Address(host="::1", port=80)),
         ("localhost:0", Address(host="localhost", port=0)),
@@ -319,7 +319,7 @@ def test_file_that_holds_no_settings(config, text):
     assert f"--config {config}" in refused(f"--config={config}")
 
 
-@pytest.mark.parametrize("key", ["scheduler_nam", "scheduler-names", "7"])
+@pytest.mark.parametrize("key", ["scheduler_nam", "scheduler-names", "7", "2020-01-01"])
 def test_unknown_key_is_named(config, key):
     config.write_text(f"{key}: x\n")
     error = refused(f"--config={config}")
@@ -381,6 +381,71 @@ def test_authority_of_a_hooks_api_without_tls_is_refused():
     url = ("--hooks-api-url=http://h:1", "--hooks-api-token-file=/run/token")
     assert "expected --hooks-api-url=https://HOST" in refused("--hooks-api-ca-file=/ca", *url)
     assert "expected --hooks-api-url=https://HOST" in refused("--hooks-api-ca-file=/ca")
+
+
+def test_guard_that_nobody_can_ask_is_refused():
+    error = refused(
+        "--grace-policy=guarded",
+        "--hooks-api-token-file=/run/token",
+        "--hooks-api-bind-address=0",
+    )
+    assert error.startswith("--hooks-api-bind-address: ")
+    assert "expected HOST:PORT with --grace-policy=guarded" in error
+
+
+def test_hooks_api_that_is_off_is_no_address_for_placeholders():
+    error = refused(
+        "--hooks-api-url=http://h:1",
+        "--hooks-api-token-file=/run/token",
+        "--hooks-api-bind-address=0",
+    )
+    assert error.startswith("--hooks-api-url: 'http://h:1': expected --hooks-api-bind-address")
+
+
+@pytest.mark.parametrize("value", ["8080", "{host: x, port: 1}", "[':1']", "true"])
+def test_address_that_is_no_text_is_told_the_form(config, value):
+    config.write_text(f"metrics-bind-address: {value}\n")
+    assert refused(f"--config={config}").endswith("expected HOST:PORT or :PORT, or 0 for none")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (
+            ["--metrics-bind-address=:8081"],
+            "--metrics-bind-address: ':8081': expected another port than "
+            "--health-probe-bind-address, which is :8081",
+        ),
+        (
+            ["--health-probe-bind-address=127.0.0.1:8080"],
+            "expected another port than --health-probe-bind-address, which is 127.0.0.1:8080",
+        ),
+        (
+            ["--page-bind-address=127.0.0.1:8081"],
+            "--page-bind-address: '127.0.0.1:8081': expected another port than",
+        ),
+        (
+            ["--metrics-bind-address=:8000", "--hooks-api-token-file=/run/token"],
+            "expected --hooks-api-bind-address with another port than --metrics-bind-address, "
+            "which is :8000: with this file the hooks API is on",
+        ),
+    ],
+)
+def test_two_listeners_on_one_port_are_told_each_other(flags, told):
+    assert told in refused(*flags)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--metrics-bind-address=:8000"],
+        ["--metrics-bind-address=:0", "--health-probe-bind-address=:0"],
+        ["--metrics-bind-address=10.0.0.1:9", "--health-probe-bind-address=10.0.0.2:9"],
+        ["--metrics-bind-address=0", "--health-probe-bind-address=0"],
+    ],
+)
+def test_listeners_that_do_not_meet_are_accepted(flags):
+    assert parsed(*flags).metrics_bind_address != parsed().metrics_bind_address
 
 
 def test_maps_are_pairs_joined_by_commas():
