@@ -25,8 +25,12 @@ from scheduler.hooks.secrets import Secrets
 from scheduler.observe.metrics import Metrics
 from slurmapi import HostlistError, expand_hostlist
 
-# Enough for some thousand node names without a common pattern.
-LARGEST_BODY: Final = 64 * 1024
+LARGEST_BODY: Final = 256 * 1024
+"""Enough for all node names that a hook can be given: Linux limits a variable to 128 KiB, and a
+comma or bracket takes three bytes in a form. A question that is too long ends the guard of its job.
+"""
+_LARGEST_OTHER_BODY: Final = 1024
+"""For requests without node names, which users of jobs may make, too."""
 LONGEST_WAIT_SECONDS: Final = 50.0
 """Less than the minute after which proxies usually close a silent connection."""
 BODY_SECONDS: Final = 5.0
@@ -170,7 +174,7 @@ class HooksApi:
     async def _ask_gone(self, request: web.Request) -> web.Response:
         unit = request.match_info["unit"]
         await self._admit(request, unit=unit)
-        seconds = self._seconds(await self._fields(request))
+        seconds = self._seconds(await self._fields(request, most=_LARGEST_OTHER_BODY))
         if not self._leads():
             return _said(200, "gone") if await self._guard.is_over(unit) else _not_the_leader()
         if self._waits_of[unit] >= MOST_WAITS_OF_A_UNIT:
@@ -186,7 +190,7 @@ class HooksApi:
 
     async def _hint(self, request: web.Request) -> web.Response:
         await self._admit(request)
-        fields = await self._fields(request)
+        fields = await self._fields(request, most=_LARGEST_OTHER_BODY)
         if fields.get("event") not in _EVENTS:
             raise BadRequestError(f"event: {_quoted(fields.get('event'))}: expected started, ended")
         job_id = _job_id(fields)
@@ -206,9 +210,9 @@ class HooksApi:
         if not known:
             raise web.HTTPUnauthorized
 
-    async def _fields(self, request: web.Request) -> dict[str, str]:
+    async def _fields(self, request: web.Request, *, most: int = LARGEST_BODY) -> dict[str, str]:
         async with asyncio.timeout(self._limits.body_seconds):
-            raw = await request.read()
+            raw = await request.clone(client_max_size=most).read()
         try:
             pairs = parse_qsl(
                 raw.decode("ascii"),

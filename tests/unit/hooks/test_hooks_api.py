@@ -239,8 +239,18 @@ async def test_garbage_is_answered_and_harms_nobody(served, seed):
     assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
 
 
-async def test_huge_body_is_refused(served):
+async def test_nodes_of_the_largest_job_without_a_common_pattern_are_asked_about(served):
+    """A refusal would end the guard of this job, and drain all of its nodes."""
+    nodes = ",".join(f"pool-{number * 7919 % 100_003:05x}-{number:06d}" for number in range(7000))
+    assert 120 * 1024 < len(nodes) < 128 * 1024 - len("SLURM_JOB_NODELIST=")
+    assert await served.post("/v1/guard", job=7, nodes=nodes) == (200, "free\n")
+
+
+async def test_huge_body_is_refused(served, secrets):
     assert (await served.post("/v1/guard", body=b"job=7&nodes=" + b"n" * LARGEST_BODY))[0] == 413
+    token = {"Authorization": f"Bearer {secrets.job_token('a')}"}
+    for body in (b"wait=1&x=" + b"n" * 2000, b"n" * 200_000):
+        assert (await served.post("/v1/units/a/gone", headers=token, body=body))[0] == 413
 
 
 async def test_endless_body_is_refused(served):
