@@ -47,7 +47,7 @@ def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:
     free = cpus - node.allocated_cpus
     if node.allocated_cpus and free < request.cpus:
         yield f"{max(0, free)} of {cpus} CPUs are free, and the pod uses {request.cpus}"
-    memory = node.memory_mib - node.specialized_memory_mib
+    memory = node.job_memory_mib
     left = memory - node.allocated_memory_mib
     if node.allocated_memory_mib and left < request.memory_mib:
         yield f"{max(0, left)} of {memory} MiB are free, and the pod uses {request.memory_mib}"

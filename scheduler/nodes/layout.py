@@ -163,7 +163,7 @@ def _node_size(node: SlurmNode, request: JobRequest, partition: Partition | None
     in sets, of which each pod wants one.
     """
     cpus = node.job_cpus or node.cpus
-    memory = node.memory_mib - node.specialized_memory_mib
+    memory = node.job_memory_mib
     if partition is not None and partition.max_cpus_per_node is not None:
         cpus = min(cpus, partition.max_cpus_per_node)
     if partition is not None and partition.max_memory_per_node_mib is not None:
