@@ -31,6 +31,8 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
         return ()
     if facts.missing or not facts.owns(record) or record.state.flags:
         return ()
+    if any(pod.said_node and pod.node and pod.node != pod.said_node for pod in facts.pods):
+        return ()  # its Node was mapped anew, and so a pod may still run on any of these nodes
     named = frozenset(tag.uids)
     done, busy = defaultdict[str, set[int]](set), set[str]()
     for pod in facts.pods:

@@ -57,6 +57,10 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     stage: PodStage
     node: str = ""
+    said_node: str = ""
+    """The Slurm node that its annotations name. The pod's author can write them too, so nothing is
+    taken from anybody because of it.
+    """
     rank: int = 0
     """Its place among the pods of its unit. A single pod has rank 0."""
     started: bool = False

@@ -75,10 +75,17 @@ def on_lost_nodes(
 ) -> tuple[PodFacts, ...]:
     """Those of these pods that run on a node which the job has lost, while it goes on with the
     others. A job that was started anew elsewhere has all its nodes.
+
+    The Node of a pod may count as another Slurm node than when the pod was bound, because a label
+    was changed. So no pod is on a lost node whose own node the job holds by its tag, nor are any if
+    they are more than the slots that the job has lost.
     """
     tag = record.tag
     if facts.gang is None or tag is None or not facts.owns(record):
         return ()
-    if len(record.slots) >= len(tag.ranks):
-        return ()
-    return tuple(pod for pod in bound if pod.node and pod.node not in record.nodes)
+    lost = len(tag.ranks) - len(record.slots)
+    held = {uid for uid, node in zip(tag.uids, tag.at, strict=False) if node in record.nodes}
+    away = tuple(
+        pod for pod in bound if pod.node not in {"", *record.nodes} and pod.uid not in held
+    )
+    return away if len(away) <= lost else ()

@@ -211,6 +211,7 @@ class Gatherer:
             name=meta.name,
             stage=stages[meta.uid],
             node=self._whereabouts.node(pod, unit),
+            said_node=meta.annotations.get(JOB_NODES, ""),
             rank=ranks.get(meta.uid, 0),
             size=sizes.get(meta.uid),
             unserved=unit.gang is not None and meta.uid not in sizes,

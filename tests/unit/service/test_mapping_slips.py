@@ -9,8 +9,10 @@ import pytest
 from scheduler.config.settings import Settings
 from scheduler.core.mapping_strategies import Strategy
 from slurmapi import BaseState
+from tests.unit.service.test_gangs import job, of_job, runs
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "uid-0"
@@ -21,13 +23,18 @@ def label(kube: TinyKube, **slurm_nodes: str) -> None:
         kube.set_node(node, labels={"slurm": slurm_node})
 
 
+@pytest.fixture
+def by_label(kube: TinyKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label of each Node names its Slurm node."""
+    strategies = (Strategy.parse("label:slurm"),)
+    monkeypatch.setattr(Settings, "strategies", property(lambda _self: strategies))
+    label(kube, n1="n1", n2="n2")
+
+
 @pytest.mark.parametrize("seconds", [400.0, 4000.0])
 async def test_labels_that_are_swapped_for_a_while_cost_no_pod_and_no_job(
-    slurm, kube, monkeypatch, seconds
+    slurm, kube, by_label, seconds
 ):
-    by_label = (Strategy.parse("label:slurm"),)
-    monkeypatch.setattr(Settings, "strategies", property(lambda _self: by_label))
-    label(kube, n1="n1", n2="n2")
     service = Service(slurm, kube)
     service.start()
     job_id = await service.bound(UID)
@@ -45,4 +52,50 @@ async def test_labels_that_are_swapped_for_a_while_cost_no_pod_and_no_job(
     slurm.end(job_id, BaseState.CANCELLED)
     await asyncio.sleep(60)
     assert kube.deleted == [UID]
+    await service.kill()
+
+
+async def a_gang(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    """A batch Job of two pods that run, on n1 and n2; returns its Slurm job."""
+    kube.groups["train"] = job()
+    service.start()
+    of_job(kube, 0)
+    of_job(kube, 1)
+    await asyncio.sleep(2)
+    (job_id,) = slurm.submissions
+    await runs(slurm, job_id, "n1", "n2")
+    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n2"}
+    return job_id
+
+
+async def test_pod_of_a_gang_that_has_given_a_node_back_is_not_on_it_by_a_label(
+    slurm, kube, by_label
+):
+    service = Service(slurm, kube)
+    job_id = await a_gang(slurm, kube, service)
+    kube.end_containers("uid-0")
+    await asyncio.sleep(5)
+    assert slurm.jobs[job_id].nodes == ("n2",)
+    label(kube, n1="n2", n2="n1")
+    await asyncio.sleep(400)
+    assert (slurm.live(job_id), kube.deleted) == (True, [])
+    label(kube, n1="n1", n2="n2")
+    await asyncio.sleep(1000)
+    assert (slurm.live(job_id), kube.deleted, slurm.calls["submit"]) == (True, [], 1)
+    await service.kill()
+
+
+async def test_node_of_a_pod_that_runs_is_not_given_back_for_a_label(slurm, kube, by_label):
+    """That says that the pod which has succeeded was there."""
+    service = Service(slurm, kube)
+    job_id = await a_gang(slurm, kube, service)
+    label(kube, n1="n2", n2="n1")
+    await asyncio.sleep(5)
+    kube.end_containers("uid-0")
+    await asyncio.sleep(400)
+    assert "n2" in slurm.jobs[job_id].nodes
+    label(kube, n1="n1", n2="n2")
+    await asyncio.sleep(1000)
+    assert (slurm.live(job_id), kube.deleted, slurm.calls["submit"]) == (True, [], 1)
+    assert slurm.jobs[job_id].nodes == ("n2",)
     await service.kill()
