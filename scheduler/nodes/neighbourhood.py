@@ -46,7 +46,11 @@ class Load:
         """Remove a pod."""
         self.pods = [it for it in self.pods if it is not pod]
         for name, amount in pod.shape.requests:
-            self.used[name] -= amount
+            left = self.used.get(name, 0) - amount
+            if left:
+                self.used[name] = left
+            else:  # users name resources as they like, so nothing is kept of those that are gone
+                self.used.pop(name, None)
 
     @property
     def ports(self) -> list[HostPort]:

@@ -11,8 +11,15 @@ from typing import Any, Final
 import pytest
 
 from scheduler.core.labels import LONGEST_LABELS
-from scheduler.kube.neighbours import NEIGHBOURS, NeighbourStore, neighbour
-from scheduler.kube.wire import ObjectMeta, Pod, decoder
+from scheduler.kube.neighbours import NEIGHBOURS, Neighbour, NeighbourStore, neighbour
+from scheduler.kube.wire import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    decoder,
+)
 from scheduler.nodes.neighbourhood import Neighbourhood
 from tests.support.costs import kept_bytes
 
@@ -99,3 +106,21 @@ def test_state_before_the_last_is_what_a_pod_that_goes_is_taken_away_by():
     last = neighbour(read(json.dumps(body(1) | {"spec": {"nodeName": "other"}}).encode()))
     (change,) = store.remove(first.uid, last=last)
     assert change.old is first
+
+
+def test_resources_that_nobody_on_a_node_requests_any_more_are_forgotten():
+    """A pod's author chooses their names, and the Node itself need not have them."""
+    around = Neighbourhood()
+
+    def come(uid: str, *resources: str) -> Neighbour:
+        requests: dict[str, str | int | float] = {"cpu": "1", **dict.fromkeys(resources, "1")}
+        container = Container("c", ResourceRequirements(requests=requests))
+        spec = PodSpec(node_name="node-0", containers=(container,))
+        return neighbour(Pod(ObjectMeta(name=uid, namespace="ns", uid=uid), spec))
+
+    around.changed(None, come("stays"))
+    for number in range(200):
+        found = come(f"uid-{number}", f"example.com/r{number}")
+        around.changed(None, found)
+        around.changed(found, None)
+    assert around.load("node-0").used == {"cpu": 1000}
