@@ -21,6 +21,10 @@ from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import POWERED, SlurmNodes
 from scheduler.state.pod_remains import is_dead
 
+MOST_FORMER: Final = 20_000
+"""Of how many Slurm nodes it is remembered which Node was behind them last. Where nodes come and go
+with new names, those that were asked about longest ago are forgotten.
+"""
 _MOST_SHOWN: Final = 3
 # Slurm stores the list with each job. If more nodes than this are of no use, none is excluded in
 # advance, and each is excluded when Slurm allocates it.
@@ -98,7 +102,7 @@ class Nodes:
             return None
         if not behind.target:
             return Place("", Unfit(behind.why))
-        self._former[node] = behind.target
+        self._note(node, behind.target)
         if self._store is None:
             return Place(behind.target)
         found = self.facts(behind.target)
@@ -111,8 +115,14 @@ class Nodes:
         """
         behind = self._map.behind(node)
         if behind is not None and behind.target:
-            self._former[node] = behind.target
+            self._note(node, behind.target)
         return self._former.get(node, node)
+
+    def _note(self, node: str, target: str) -> None:
+        self._former.pop(node, None)  # the newest comes last
+        self._former[node] = target
+        if len(self._former) > MOST_FORMER:
+            del self._former[next(iter(self._former))]
 
     def node_of(self, target: str, *, among: Iterable[str]) -> str | None:
         """The Slurm node of a Kubernetes Node; see NodeMap.node_of."""

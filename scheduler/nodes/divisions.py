@@ -78,5 +78,13 @@ class Divisions:
             yield looked
 
     def _changed(self, name: str) -> None:
+        """Look at the Node again later. One that is gone is taken out at once: if nobody asks for
+        the division any more, the names of former Nodes would stay for ever.
+        """
+        gone = name not in self._nodes.all_facts()
         for found in self._kept.values():
-            found.stale.add(name)
+            if gone:
+                found.stale.discard(name)
+                found.domains.put(name, None)
+            else:
+                found.stale.add(name)

@@ -99,3 +99,17 @@ async def test_check_before_a_bind_looks_at_the_nodes_that_have_changed(service:
     with calls() as made:
         fit.unfit(found, "k0")
     assert made[0] < 1000
+
+
+def test_nodes_that_come_and_go_leave_nothing_in_a_division_that_nobody_asks_for() -> None:
+    """An autoscaler gives each Node a name of its own."""
+    world = World()
+    divisions = Divisions(world.nodes)
+    divisions.of(CONSTRAINTS, WISHES)
+    (division,) = divisions._kept.values()
+    for number in range(500):
+        world.put(node(f"k{number}", zone="a", rack="b"))
+        for gone in world.store.remove(f"uid-k{number}"):
+            world.nodes.node_changed(gone.old, gone.new)
+    assert not division.stale
+    assert told(division.domains) == [({}, set())] * len(CONSTRAINTS)

@@ -21,6 +21,7 @@ from scheduler.core.node_suitability import (
 )
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
+from scheduler.nodes import candidates
 from scheduler.nodes.candidates import MOST_EXCLUDED, Nodes, Survey
 from scheduler.nodes.node_map import NodeMap
 from scheduler.nodes.records import SlurmNodes
@@ -273,3 +274,14 @@ async def test_list_is_renewed_only_when_it_is_too_old() -> None:
     world.now += 15.1
     await asyncio.gather(*(world.records.renew(older_than=15) for _ in range(100)))
     assert world.slurm.asked == ["*", "*"]
+
+
+async def test_former_nodes_are_forgotten_when_many_have_come_and_gone(world, monkeypatch):
+    monkeypatch.setattr(candidates, "MOST_FORMER", 50)
+    for number in range(200):
+        world.put(node(f"c{number}"))
+        await world.list(slurm_node(f"c{number}"))
+        assert world.nodes.kube_node(f"c{number}") == f"c{number}"
+        for gone in world.store.remove(f"uid-c{number}"):
+            world.nodes.node_changed(gone.old, gone.new)
+    assert len(world.nodes._former) == 50
