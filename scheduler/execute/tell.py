@@ -35,6 +35,8 @@ log = structlog.get_logger(__name__)
 # An outage concerns all pods at once, and Events about it must leave room for others. A burst, then
 # one in this many seconds.
 _OUTAGE_EVENTS: Final = (20, 0.2)
+# Lines of the log about remarks, for each namespace: a burst, then one in this many seconds.
+_REMARK_LINES: Final = (100, 1.0)
 # Pauses before we repeat a write on a pod that the API server has refused.
 _WRITES: Final = Pauses(5.0, 300.0)
 
@@ -69,6 +71,7 @@ class Teller:
         self._metrics = metrics
         self._clock = clock
         self._outages = Budgets[Reason](*_OUTAGE_EVENTS)
+        self._remark_lines = Budgets[str](*_REMARK_LINES)
 
     def event(self, unit: Unit, reason: Reason, message: str) -> None:
         """Record an Event on each pod. It is written later, or not at all if there are too many."""
@@ -116,19 +119,22 @@ class Teller:
             self.event(unit, Reason.PLACEHOLDER_SUBMITTED, message)
 
     def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
-        """Record each remark about a pod's request as an Event, once for each pod."""
+        """Record each remark about a pod's request as an Event, once for each pod. A pod that is
+        edited in a loop gets the same remark again and again.
+        """
         for remark in remarks:
             if remark in unit.said.remarks:
                 continue
             self.event(unit, remark.reason, remark.message)
             if remark.reason is Reason.ROOT_REQUESTED:
                 self._metrics.root_requests.inc()
-            log.warning(
-                "request remarked on",
-                namespace=unit.namespace,
-                pod=unit.name,
-                remark=remark.message,
-            )
+            if self._remark_lines.try_spend(unit.namespace, self._clock()):
+                log.warning(
+                    "request remarked on",
+                    namespace=unit.namespace,
+                    pod=unit.name,
+                    remark=remark.message,
+                )
         unit.said.remarks = remarks
 
     async def reject(self, unit: Unit, action: Reject) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 pytestmark = pytest.mark.looptime
 
@@ -39,3 +40,17 @@ async def test_nothing_is_said_of_an_account_that_is_charged_or_may_be(
     await asyncio.sleep(120)
     assert said(service) == []
     assert len(slurm.jobs) == 1
+
+
+async def test_pod_that_is_edited_in_a_loop_does_not_fill_the_log(service, slurm, kube):
+    slurm.accounting_storage = ""
+    kube.create("uid-1", annotations=ACCOUNT)
+    service.start()
+    with capture_logs() as lines:
+        for _ in range(1000):
+            kube.edit("uid-1", dict.fromkeys(ACCOUNT))
+            await asyncio.sleep(0.02)
+            kube.edit("uid-1", dict(ACCOUNT))
+            await asyncio.sleep(0.02)
+    found = [it for it in lines if it["event"] == "request remarked on"]
+    assert 0 < len(found) < 200
