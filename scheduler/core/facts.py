@@ -111,6 +111,10 @@ class GangFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no pod will come again: its object says so or is gone, or the group has pods of
     another revision of its template.
     """
+    disbanded: str = ""
+    """Why it is no gang any more, as its object says; "" if it is one."""
+    open: bool = False
+    """Whether its group may have more pods than start together."""
     has_object: bool = False
     """Whether there is an object that may say how many pods there are."""
     read_at: float | None = None

@@ -71,12 +71,17 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
         return ()
     if gang.absent_since is not None:
         return wait_for_object(gang, gang.absent_since, pods, now)
+    if gang.disbanded and gang.read_at is not None:
+        return read_when(gang.read_at + LINGER_LOOK_SECONDS, now)
     if gang.size is None or gang.unread:
         return (ReadGang(), Again(SOON_SECONDS))
     missing = missing_of(facts, gang)
     if not missing:
         beyond = _beyond(gang, pods)
-        return tuple(Tell(pod, Reason.GANG_INCOMPLETE, beyond) for pod in pods if beyond)
+        if not beyond:
+            return ()
+        words = (Tell(pod, Reason.GANG_INCOMPLETE, beyond) for pod in pods)
+        return (*words, *_read_again(gang, now))
     if now < gang.untold_until:
         return (Again(gang.untold_until - now),)
     more = may_never_be_complete(gang, now)
@@ -95,14 +100,15 @@ def _beyond(gang: GangFacts, pods: tuple[PodFacts, ...]) -> str:
     beyond = [pod.name for pod in pods if pod.rank >= gang.size]
     if not beyond:
         return ""
+    remedy = f"correct {gang.group}" if gang.has_object else "create all anew with the real size"
     return (
         f"Gang {gang.name} has more pods than its size, {gang.size}, says: none is left for "
-        f"{beyond[0]}. Delete pods, or give the gang its real size on each of its pods"
+        f"{beyond[0]}. Delete pods, or {remedy}"
     )
 
 
 def _read_again(gang: GangFacts, now: float) -> tuple[Action, ...]:
-    """The object may say by now that fewer pods are to come."""
+    """The object may say another number of pods by now."""
     if gang.read_at is None:
         return (Again(SLOW_LOOK_SECONDS),)  # the pods themselves say how many there are
     return read_when(gang.read_at + REREAD_SECONDS, now)
@@ -190,6 +196,8 @@ def resized(facts: UnitFacts, record: TaggedJob) -> str:
     if it fits.
     """
     gang, tag = facts.gang, record.tag
+    if gang is not None and gang.disbanded:
+        return f"gang {gang.name} is none any more: {gang.disbanded}"
     if gang is None or gang.size is None or tag is None or missing_of(facts, gang):
         return ""
     wanted = seats_asked(facts)
@@ -199,6 +207,36 @@ def resized(facts: UnitFacts, record: TaggedJob) -> str:
         f"gang {gang.name} has {len(wanted)} pods to start now, "
         f"and its Slurm job is for {len(tag.ranks)}"
     )
+
+
+def outlived(facts: UnitFacts, record: TaggedJob) -> str:
+    """Why no pod is to be bound to the allocated nodes, of which none has a pod yet: the gang has
+    become smaller, or other pods have come. Empty if they suit it.
+    """
+    gang, tag = facts.gang, record.tag
+    if gang is None or tag is None or facts.any_runs:
+        return ""
+    if gang.disbanded:
+        return f"gang {gang.name} is none any more: {gang.disbanded}"
+    if gang.size is not None and not gang.open and max(tag.ranks, default=0) >= gang.size:
+        return f"gang {gang.name} has {gang.size} pods, and its Slurm job is for {len(tag.ranks)}"
+    return reshaped(facts, record)
+
+
+def outdated(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Action, ...]:
+    """What to do if the gang's object may have been scaled since it was read: there are fewer pods
+    than it said, or more. It is read again every 30 s at most. () if there is no need.
+    """
+    gang, tag = facts.gang, record.tag
+    if gang is None or tag is None or not gang.has_object:
+        return ()
+    if gang.read_at is None:  # by another process
+        as_asked = sum(map(serves, facts.pods)) == len(tag.ranks)
+        return () if as_asked else (ReadGang(), Again(SOON_SECONDS))
+    waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
+    if not missing_of(facts, gang) and not _beyond(gang, waiting):
+        return ()
+    return read_when(gang.read_at + REREAD_SECONDS, now)
 
 
 def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:

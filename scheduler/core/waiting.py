@@ -44,6 +44,8 @@ from scheduler.core.facts import (
 from scheduler.core.gang import (
     before_submit,
     missing_of,
+    outdated,
+    outlived,
     reshaped,
     resized,
     seats_asked,
@@ -281,7 +283,8 @@ def _wait(
     if edit.in_place and now >= facts.update_at:
         return (Update(job.job_id, request, edit.in_place), Again(SLOW_LOOK_SECONDS))
     again = (Again(facts.update_at - now),) if edit.in_place else ()
-    return (*_tell_pending(facts, pods, job), *again, *_readmit(facts, job, now))
+    again = (*again, *outdated(facts, record, now))
+    return (*_tell_pending(facts, pods, job), *_readmit(facts, job, now), *again)
 
 
 def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
@@ -367,7 +370,10 @@ def allocated(
         return (*_give_back(job.job_id, why), Again(0.0))
     if facts.gang is not None and facts.gang.unread:
         return (ReadGang(), Again(SOON_SECONDS))
-    other = "" if facts.gang is None or facts.any_runs else reshaped(facts, record)
+    late = outdated(facts, record, now)
+    if ReadGang() in late:
+        return late
+    other = outlived(facts, record)
     if other:
         why = f"{other}: a new job follows, at the end of the queue"
         return (*_give_back(job.job_id, why), Again(0.0))
@@ -385,7 +391,7 @@ def allocated(
     if releases(stuck):
         return stuck
     pods = tuple(pod for pod in pods if pod.uid in seated.taken)
-    return (*stuck, *_start(facts, pods, job, seated, now))
+    return (*stuck, *late, *_start(facts, pods, job, seated, now))
 
 
 def _start(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat, ServeBeside
+from scheduler.core.gang_objects import Unserved
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of, templates_of
 from scheduler.core.gang_sources import OPEN_SOURCES, GroupRef
 from scheduler.core.intervals import SOON_SECONDS
@@ -35,6 +36,13 @@ class _Absent(NoGang):
     """There is no such object."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Unsaid(NoGang):
+    """Nobody says now whether there is one: it may not be read, or its kind is not served. A gang
+    that was read before stays as it is.
+    """
+
+
 def _may_be_created(unit: Unit, gang: Gang) -> bool:
     """Whether the object may be one that does not exist yet: people and operators create PodGroups
     beside the pods, perhaps after them. The other objects create the pods themselves, so one that
@@ -45,7 +53,7 @@ def _may_be_created(unit: Unit, gang: Gang) -> bool:
 
 class GangHand:
     """`wake` has these pods looked at, each as a unit of its own. `doubt_pods` has all pods listed
-    again.
+    again. `leave_lines` takes a unit out of the lines for submits and edits.
     """
 
     def __init__(
@@ -56,12 +64,14 @@ class GangHand:
         sizes: TemplateSizes,
         wake: Callable[[str], None],
         doubt_pods: Callable[[], None],
+        leave_lines: Callable[[Unit], None],
     ) -> None:
         self._tools = tools
         self._gangs = gangs
         self._sizes = sizes
         self._wake = wake
         self._doubt_pods = doubt_pods
+        self._leave_lines = leave_lines
 
     async def read(self, unit: Unit) -> Result:
         """Read the object that says how many pods the gang has. If it says that the pods are no
@@ -81,18 +91,36 @@ class GangHand:
             case _Absent() if waits:
                 return 0.0
             case GangShape():
-                gang.shape, gang.problem = found, None
+                gang.shape, gang.problem, gang.disbanded = found, None, ""
             case Problem():
                 gang.problem = found
             case NoGang() if gang.shape is None and unit.job is None:
                 self._dissolve(unit, found)
                 return None
-            case NoGang() | None:
+            case _Unsaid():
+                pass
+            case _Absent() | None:
                 if gang.shape is not None:
                     gang.shape = replace(gang.shape, over=True)
+            case NoGang(why=why):
+                return self._disband(unit, gang, found, why)
             case _:
                 assert_never(found)
         return 0.0
+
+    def _disband(self, unit: Unit, gang: Gang, found: NoGang, why: str) -> Result:
+        """The object says that what was a gang before is none any more. Pods that run stay in its
+        job; if none does, each pod is served alone once that job is given back.
+        """
+        gang.disbanded = why
+        if gang.shape is not None:
+            gang.shape = replace(gang.shape, over=True)
+        if unit.job is not None:
+            return 0.0
+        if unit.doubt_since is not None or unit.given_back or unit.bindings.nodes:
+            return SOON_SECONDS  # a job of all its pods may still be there
+        self._dissolve(unit, found)
+        return None
 
     async def _shape(self, gang: Gang, ref: GroupRef) -> GangShape | NoGang | Problem | None:
         """What the object says. None if it says nothing, and the pods themselves say how many there
@@ -103,9 +131,11 @@ class GangHand:
             found = await self._tools.kube.get_group(ref)
         except Forbidden as error:
             why = f"the scheduler may not read {member.group}: {error}"
-            return None if member.size is not None else NoGang(why)
+            return None if member.size is not None else _Unsaid(why)
         if found is None:
             return _Absent(f"{member.group} does not exist")
+        if isinstance(found, Unserved):
+            return _Unsaid(f"this cluster has no {found.plural} of {found.api_version}")
         shape = shape_of(member, found)
         if isinstance(shape, GangShape) and shape.in_steps:
             gang.templates = await self._sizes.of(templates_of(found, shape), ref)
@@ -114,6 +144,7 @@ class GangHand:
     def _dissolve(self, unit: Unit, found: NoGang) -> None:
         """Serve each pod alone, or as a pod of another gang."""
         log.info("group is no gang", namespace=unit.namespace, group=unit.name, why=found.why)
+        self._leave_lines(unit)
         self._tools.units.remove(unit.key)
         for uid in self._gangs.dissolve(unit.key, instead=found.instead):
             self._wake(uid)

@@ -178,6 +178,8 @@ class GangReader:
             minimum=(member.size or 0) if shape is None else shape.minimum,
             ranked=(member.rank is not None or member.place is not None) and not is_open,
             over=(shape is not None and shape.over) or self._gangs.is_replaced(member),
+            disbanded=gang.disbanded,
+            open=is_open,
             has_object=member.object is not None,
             read_at=gang.read_at,
             per_node=self._per_node if per_node is None else per_node,
@@ -200,6 +202,18 @@ class GangReader:
         if not isinstance(request, JobRequest) or request.gang_lost_slot is None:
             return self._on_lost_slot, "--gang-lost-slot"
         return request.gang_lost_slot, called("gang_lost_slot", request)
+
+    def settle_size(self, unit: Unit, stages: Mapping[str, PodStage]) -> None:
+        """Take the size that the pods say if none that said the former one can run any more: a
+        group that is created anew may have another size.
+        """
+        gang = unit.gang
+        if gang is None:
+            return
+        said = [it.membership for it in unit.members.values() if stages.get(it.uid) in _CAN_RUN]
+        found = [it for it in said if it is not None]
+        if found and all(it.size != gang.member.size for it in found):
+            gang.go_on_as(found[-1])
 
     def follow(self, gang: Gang, stages: Sequence[PodStage]) -> None:
         """Note since when none of the gang's pods can run."""

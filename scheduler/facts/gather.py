@@ -71,6 +71,7 @@ class Gatherer:
         stages = _stages(unit, all_pods)
         self._follow(unit, all_pods)
         self._jobs.weigh(unit, all_pods)
+        self._gangs.settle_size(unit, stages)
         alone = unit.gang is None and len(unit.members) == 1
         ranks = {} if alone else self._gangs.ranks(unit, all_pods, stages)
         pods = all_pods

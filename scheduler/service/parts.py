@@ -344,9 +344,10 @@ class Parts:
         )
         release = Release(tools, self.canceller, census=self.census, doubt_pods=caches.doubt_pods)
         gpu_sharing = GpuSharing(outside.settings.gpu_node_sharing, kinds=caches.kinds)
+        submitter = self._submitter(tools, gpu_sharing, edits=edits, release=release)
         return Executor(
             tools,
-            submitter=self._submitter(tools, gpu_sharing, edits=edits, release=release),
+            submitter=submitter,
             updater=Updater(
                 tools,
                 trial=Trial(outside.slurm, owner=outside.owner, modes=self.modes),
@@ -375,6 +376,7 @@ class Parts:
                 sizes=TemplateSizes(self.reader, prefixes=self._memory.rules.prefixes),
                 wake=lambda uid: self._memory.news.wake(uid, WakeCause.WATCH),
                 doubt_pods=caches.doubt_pods,
+                leave_lines=submitter.forget,
             ),
         )
 

@@ -14,7 +14,8 @@ from scheduler.core.shapes import Expected
 @dataclass(slots=True)
 class Gang:
     """`member` is the membership of the pod that was seen first: it has the gang's name and source.
-    Written by `execute`, which reads the object; `facts` follows whether any pod can run.
+    If all pods that can run say another size, it is that of one of them. Written by `execute`,
+    which reads the object; `facts` follows the pods.
     """
 
     member: Membership
@@ -24,6 +25,8 @@ class Gang:
     """The sizes of its templates, if its pods come in steps."""
     problem: Problem | None = None
     """Why the gang cannot be served, by its object."""
+    disbanded: str = ""
+    """Why it is no gang any more, by its object, although it was one before."""
     read_at: float | None = None
     absent_since: float | None = None
     """Since when it is known that the object does not exist yet; None if that is not so."""
@@ -40,6 +43,10 @@ class Gang:
     def __post_init__(self) -> None:
         by_phase = TOLD_BY_PHASE.get(self.member.source)
         self.said = None if by_phase is None else GroupSaid(by_phase=by_phase)
+
+    def go_on_as(self, member: Membership) -> None:
+        """Go on with pods that say another size than the former ones."""
+        self.member = member
 
     def follow(self, *, lives: bool, pods: int, now: float) -> None:
         """Note whether any of its pods can run now, or may be started, and how many there are."""

@@ -60,6 +60,7 @@ _CALLERS: Final = {
     "Units.join": {"facts"},
     "Unit.set_apart": {"facts"},
     "Gang.follow": {"facts"},
+    "Gang.go_on_as": {"facts"},
     "Gangs.went": {"service"},
     "Gangs.dissolve": {"execute"},
     "Gangs.set_beside": {"execute"},
