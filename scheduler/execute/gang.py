@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat, ServeBeside
+from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_objects import Unserved
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of, templates_of
 from scheduler.core.gang_sources import OPEN_SOURCES, GroupRef
@@ -23,7 +24,13 @@ from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.core.seating import retagged
 from scheduler.execute.tools import Result, Tools
 from scheduler.facts.template_sizes import TemplateSizes
-from scheduler.kube.errors import Forbidden, KubeInterrupted
+from scheduler.kube.errors import (
+    Forbidden,
+    KubeGarbled,
+    KubeInterrupted,
+    KubeRefused,
+    TooMany,
+)
 from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
 from scheduler.state.units import Unit
@@ -80,7 +87,7 @@ class GangHand:
         gang = unit.gang
         if gang is None or gang.member.object is None:
             return None
-        found = await self._shape(gang, gang.member.object)
+        found = await self._shape(unit, gang, gang.member.object)
         gang.read_at = self._tools.clock()
         waits = isinstance(found, _Absent) and _may_be_created(unit, gang)
         if not waits:
@@ -122,7 +129,9 @@ class GangHand:
         self._dissolve(unit, found)
         return None
 
-    async def _shape(self, gang: Gang, ref: GroupRef) -> GangShape | NoGang | Problem | None:
+    async def _shape(
+        self, unit: Unit, gang: Gang, ref: GroupRef
+    ) -> GangShape | NoGang | Problem | None:
         """What the object says. None if it says nothing, and the pods themselves say how many there
         are. If the pods come in steps, what their templates ask for is noted.
         """
@@ -132,6 +141,9 @@ class GangHand:
         except Forbidden as error:
             why = f"the scheduler may not read {member.group}: {error}"
             return None if member.size is not None else _Unsaid(why)
+        except (KubeGarbled, KubeRefused) as error:
+            await self._say_unread(unit, gang, error)
+            raise
         if found is None:
             return _Absent(f"{member.group} does not exist")
         if isinstance(found, Unserved):
@@ -140,6 +152,16 @@ class GangHand:
         if isinstance(shape, GangShape) and shape.in_steps:
             gang.templates = await self._sizes.of(templates_of(found, shape), ref)
         return shape
+
+    async def _say_unread(self, unit: Unit, gang: Gang, error: KubeGarbled | KubeRefused) -> None:
+        """Say on the pods that wait why their object cannot be read. Raises KubeError."""
+        if isinstance(error, TooMany):
+            return
+        message = (
+            f"Gang {gang.member.name} waits because {gang.member.group} cannot be read: {error}. "
+            "The scheduler tries again"
+        )
+        await self._tools.teller.tell_waiting(unit, Reason.GANG_INCOMPLETE, message)
 
     def _dissolve(self, unit: Unit, found: NoGang) -> None:
         """Serve each pod alone, or as a pod of another gang."""

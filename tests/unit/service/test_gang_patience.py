@@ -17,7 +17,7 @@ from scheduler.core.gang_objects import (
     SchedulingPolicy,
 )
 from scheduler.core.gang_patience import NO_MORE_SECONDS, REREAD_SECONDS
-from scheduler.kube.errors import Forbidden
+from scheduler.kube.errors import Forbidden, KubeGarbled
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements, SchedulingGroup
 from slurmapi import BaseState, SlurmInvalid, SlurmRefused
 from tests.unit.service.test_gangs import job, member, of_job
@@ -175,3 +175,15 @@ async def test_gang_that_waits_for_more_nodes_than_the_partition_gives_is_told(
     await asyncio.sleep(90)
     assert "is pending: PartitionNodeLimit" in said(kube)
     assert "the job is for 2 pods, which are taken as one gang, train" in said(kube)
+
+
+async def test_object_that_cannot_be_read_is_told_on_the_pods(slurm, kube, service):
+    kube.groups["train"] = job()
+    kube.fail["get_group"].extend([KubeGarbled("nested too deeply")] * 6)
+    service.start()
+    for rank in (0, 1):
+        of_job(kube, rank)
+    await asyncio.sleep(0.5)
+    assert "cannot be read: nested too deeply" in said(kube)
+    await asyncio.sleep(60)
+    assert [it.nodes for it in slurm.submissions.values()] == [2]
