@@ -111,6 +111,8 @@ class GangFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no pod will come again: its object says so or is gone, or the group has pods of
     another revision of its template.
     """
+    done: frozenset[int] = frozenset()
+    """The ranks that have succeeded, as its object says. Their pods may be gone from the API."""
     disbanded: str = ""
     """Why it is no gang any more, as its object says; "" if it is one."""
     open: bool = False

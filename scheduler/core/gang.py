@@ -43,7 +43,7 @@ def missing_of(facts: UnitFacts, gang: GangFacts) -> str:
     """
     if gang.size is None or facts.any_runs:
         return ""
-    there = {pod.rank for pod in facts.pods if serves(pod) and pod.rank < gang.size}
+    there = {pod.rank for pod in facts.pods if serves(pod) and pod.rank < gang.size} | gang.done
     if len(there) >= gang.minimum:
         return ""
     away = [rank for rank in range(gang.size) if rank not in there]
@@ -126,7 +126,7 @@ def seats_asked(facts: UnitFacts) -> tuple[Seat, ...]:
     gang = facts.gang
     if gang is None or gang.size is None:
         return tuple([waiting[rank] for rank in sorted(waiting)])
-    done = {pod.rank for pod in facts.pods if pod.succeeded} - waiting.keys()
+    done = (gang.done | {pod.rank for pod in facts.pods if pod.succeeded}) - waiting.keys()
     return tuple(waiting.get(rank, Seat(rank)) for rank in range(gang.size) if rank not in done)
 
 
@@ -249,7 +249,7 @@ def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, .
         return ()
     if record.state.base is not BaseState.RUNNING or gang.quiet_since is None:
         return ()
-    done = {pod.rank for pod in facts.pods if pod.succeeded}
+    done = gang.done | {pod.rank for pod in facts.pods if pod.succeeded}
     until = gang.quiet_since + gang.linger_seconds
     if now >= until or done.issuperset(record.tag.ranks):
         return ()

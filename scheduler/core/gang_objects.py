@@ -58,9 +58,16 @@ class JobSpec(_Shape, frozen=True):
 
 
 class GroupStatus(_Shape, frozen=True):
-    """How far a batch Job, a JobSet or a PodGroup of Kubernetes' own has come."""
+    """How far a JobSet or a PodGroup of Kubernetes' own has come."""
 
     conditions: tuple[GroupCondition, ...] = ()
+
+
+class JobStatus(_Shape, frozen=True):
+    """How far a batch Job has come. `completed_indexes` is such as "0,3-5"."""
+
+    conditions: tuple[GroupCondition, ...] = ()
+    completed_indexes: str = ""
 
 
 class BatchJob(_Shape, frozen=True):
@@ -68,7 +75,7 @@ class BatchJob(_Shape, frozen=True):
 
     metadata: GroupMeta
     spec: JobSpec = JobSpec()
-    status: GroupStatus = GroupStatus()
+    status: JobStatus = JobStatus()
 
 
 class JobTemplate(_Shape, frozen=True):

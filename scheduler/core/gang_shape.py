@@ -7,6 +7,7 @@ would wait for ever.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +46,7 @@ _LEADER_READY: Final = "LeaderReady"
 # A batch Job has one of the first two when it ends its pods, and one of the others afterwards.
 _JOB_ENDS: Final = frozenset({"SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"})
 _JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
+_SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
 class GangShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +63,8 @@ class GangShape(msgspec.Struct, frozen=True, kw_only=True):
     """
     blocks: tuple[tuple[int, int], ...] = ()
     """Of a JobSet, for each replicated Job in order: how many Jobs, with how many pods each."""
+    done: frozenset[int] = frozenset()
+    """The ranks that no pod is expected for, because a pod of each has succeeded."""
 
     @property
     def in_steps(self) -> bool:
@@ -162,7 +166,16 @@ def _of_job(job: BatchJob) -> GangShape | NoGang:
         return NoGang(f"batch Job {job.metadata.name!r} has one pod at a time")
     over = _is_over(job.metadata, job.spec.suspend, job.status.conditions, ends=_JOB_ENDS)
     minimum = 1 if _begins_with_one_pod(job.metadata.annotations) else pods
-    return GangShape(size=pods, minimum=minimum, over=over)
+    done = _numbers(job.status.completed_indexes, below=pods)
+    return GangShape(size=pods, minimum=minimum, over=over, done=done)
+
+
+def _numbers(text: str, *, below: int) -> frozenset[int]:
+    """The numbers of a text such as "0,3-5" that are below this."""
+    found, below = set[int](), min(below, MOST_GANG_PODS)
+    for span in _SPAN.finditer(text):
+        found.update(range(int(span[1]), min(int(span[2] or span[1]) + 1, below)))
+    return frozenset(found)
 
 
 def _of_jobset(group: JobSet) -> GangShape | NoGang:

@@ -178,6 +178,7 @@ class GangReader:
             minimum=(member.size or 0) if shape is None else shape.minimum,
             ranked=(member.rank is not None or member.place is not None) and not is_open,
             over=(shape is not None and shape.over) or self._gangs.is_replaced(member),
+            done=frozenset() if shape is None else shape.done,
             disbanded=gang.disbanded,
             open=is_open,
             has_object=member.object is not None,

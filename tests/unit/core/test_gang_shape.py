@@ -106,6 +106,22 @@ def test_job_that_has_ended_expects_no_pods(rest: dict[str, Any], over: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("completed", "done"),
+    [
+        ("", set()),
+        ("0", {0}),
+        ("1,3-5", {1, 3}),
+        ("0-3", {0, 1, 2, 3}),
+        ("2-999999999,7", {2, 3}),
+        ("x,-1-", {1}),
+    ],
+)
+def test_indexes_that_have_completed_need_no_pod(completed: str, done: set[int]) -> None:
+    found = shape(JOB, {"parallelism": 4}, status={"completedIndexes": completed})
+    assert found == GangShape(size=4, minimum=4, done=frozenset(done))
+
+
+@pytest.mark.parametrize(
     ("ref", "spec"),
     [
         (JOB, {"parallelism": 2}),

@@ -6,14 +6,17 @@ import asyncio
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.gang_objects import (
     GroupMeta,
+    JobStatus,
     PluginsPodGroup,
     PluginsPodGroupSpec,
 )
 from scheduler.core.gang_patience import REREAD_SECONDS
 from scheduler.kube.wire import PodStatus
+from slurmapi import BaseState
 from tests.unit.service.test_gang_patience import in_group, said
 from tests.unit.service.test_gangs import job, member, of_job, runs
 from tests.unit.service.tiny_kube import TinyKube
@@ -162,4 +165,24 @@ async def test_smaller_gang_does_not_take_over_the_job_of_a_larger_one(slurm, ku
     await asyncio.sleep(30)
     (job_id,) = set(slurm.submissions) - {former}
     assert not slurm.live(former)
+    assert slurm.submissions[job_id].nodes == 2
+
+
+async def test_index_that_has_completed_is_not_waited_for_when_its_pod_is_gone(
+    slurm, kube, service
+):
+    """Its Node was deleted with it, and the batch Job makes no other."""
+    former = await waits(slurm, kube, service, 3)
+    await runs(slurm, former, *NODES[:3])
+    kube.end_containers("uid-1")
+    await asyncio.sleep(5)
+    kube.groups["train"] = replace(job(3, 3), status=JobStatus(completed_indexes="1"))
+    slurm.end(former, BaseState.NODE_FAIL)
+    await asyncio.sleep(5)
+    kube.delete("uid-1")
+    for rank in (0, 2):
+        kube.end_containers(f"uid-{rank}")
+        of_job(kube, rank, uid=f"anew-{rank}")
+    await asyncio.sleep(REREAD_SECONDS + 75)
+    (job_id,) = set(slurm.submissions) - {former}
     assert slurm.submissions[job_id].nodes == 2
