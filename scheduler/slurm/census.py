@@ -132,7 +132,7 @@ class Census:
         self._metrics = metrics
         self._foreign: set[int] = set()
         self._unreadable: set[int] = set()
-        self._unitless: dict[int, str] = {}
+        self._unitless: dict[int, OwnerTag] = {}
         self._wanted = True
         self._asked = asyncio.Event()
         self._failures = 0
@@ -273,10 +273,15 @@ class Census:
         self._unreadable &= live
 
     def _recall(self) -> None:
-        """Look again at jobs of several pods if the unit that their tag names exists by now."""
-        found = {it for it, key in self._unitless.items() if self._units.get(key) is not None}
+        """Look again at jobs of several pods if the unit that their tag names exists by now, or if
+        no pod of it can run any more. A process with other settings never makes that unit.
+        """
+        found = {it for it, tag in self._unitless.items() if not self._still_without_unit(tag)}
         self._foreign -= found
-        self._unitless = {it: key for it, key in self._unitless.items() if it in self._foreign}
+        self._unitless = {it: tag for it, tag in self._unitless.items() if it in self._foreign}
+
+    def _still_without_unit(self, tag: OwnerTag) -> bool:
+        return self._units.of_tag(tag) is None and any(map(self._pods.may_run, tag.uids))
 
     async def _pace(self) -> None:
         """Pause, unless somebody requests a census in the meantime."""
@@ -354,7 +359,7 @@ class Census:
         get jobs of their own (`core/unknown_unit.py`).
         """
         self._foreign.add(job.job_id)
-        self._unitless[job.job_id] = tag.key
+        self._unitless[job.job_id] = tag
         for uid in () if tag.given_back else tag.uids:
             unit = self._units.get(uid)
             if unit is not None and unit.job is None and not unit.asked.submitting:

@@ -150,6 +150,23 @@ async def test_job_that_a_group_gave_back_ends_though_its_pods_are_single_ones_n
     assert slurm.calls["submit"] == 1
 
 
+async def test_job_of_several_pods_whose_unit_never_exists_ends_with_them(slurm, kube, service):
+    """However many jobs of others are younger: it is not among the newest then."""
+    comment = tag_of(owner=OWNER, uids=(UID, "gone"), key="gang")
+    job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n1",))
+    kube.create(UID, node="n1", phase="Running", annotations={JOB_ID: str(job_id)})
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    for _ in range(_NEWEST + 10):
+        slurm.add(state=RUNNING, nodes=("n9",))
+    await asyncio.sleep(2 * _PERIOD_SECONDS)
+    assert slurm.live(job_id)
+    kube.end_containers(UID)
+    await asyncio.sleep(2 * _PERIOD_SECONDS)
+    assert not slurm.live(job_id)
+
+
 async def test_job_of_a_gang_ends_once_its_pods_are_known_to_be_gone(slurm, kube, service):
     """Their containers may run for their grace period and 30 s."""
     comment = tag_of(owner=OWNER, uids=(UID, "uid-1"), key="gang")
