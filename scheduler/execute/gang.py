@@ -124,7 +124,8 @@ class GangHand:
             gang.shape = replace(gang.shape, over=True)
         if unit.job is not None:
             return 0.0
-        if unit.doubt_since is not None or unit.given_back or unit.bindings.nodes:
+        # Without a job the object is read only if no pod runs (`serve_waiting`).
+        if unit.doubt_since is not None or unit.given_back:
             return SOON_SECONDS  # a job of all its pods may still be there
         self._dissolve(unit, found)
         return None

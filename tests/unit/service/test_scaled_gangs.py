@@ -107,6 +107,23 @@ async def test_batch_job_that_is_scaled_to_one_pod_while_it_waits_is_no_gang_any
     await first.kill()
 
 
+async def test_batch_job_that_is_scaled_to_one_pod_after_it_has_run_is_no_gang_any_more(
+    slurm, kube, service
+):
+    """Its pods that have failed are still there."""
+    former = await waits(slurm, kube, service, 2)
+    await runs(slurm, former)
+    for rank in (0, 1):
+        kube.report(f"uid-{rank}", PodStatus(phase="Failed"))
+    slurm.end(former, BaseState.NODE_FAIL)
+    await asyncio.sleep(5)
+    kube.groups["train"] = job(1, 1)
+    of_job(kube, 0, uid="anew")
+    await asyncio.sleep(REREAD_SECONDS + 90)
+    (job_id,) = set(slurm.submissions) - {former}
+    assert slurm.submissions[job_id].nodes == 1
+
+
 async def test_pods_start_singly_when_their_pod_group_asks_for_one_after_all(slurm, kube, service):
     meta = GroupMeta(name="ring", uid="ring-uid")
     kube.groups["ring"] = PluginsPodGroup(meta, PluginsPodGroupSpec(min_member=3))
