@@ -24,7 +24,7 @@ from scheduler.core.actions import (
 )
 from scheduler.core.beside import words_beside
 from scheduler.core.departing import hurry
-from scheduler.core.early_release import early_release
+from scheduler.core.early_release import early_release, vacated
 from scheduler.core.endings import (
     ending_of,
     hinted,
@@ -208,7 +208,7 @@ def _running(
         return (*refused, *allocated(facts, waiting, job, now))
     end = ends_at(record)
     notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
-    spare = early_release(facts, record, now)
+    spare = (*vacated(facts, record, now), *early_release(facts, record, now))
     return (*refused, *notes, *_resized(facts, record), *spare, Again(SLOW_LOOK_SECONDS))
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from scheduler.core.intervals import SLOW_LOOK_SECONDS
 from scheduler.core.owner_tag import read_tag
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState, SlurmUnreachable
@@ -101,6 +102,43 @@ async def test_pod_that_failed_keeps_its_node(slurm, kube, service):
     of_job(kube, 0, uid="anew")
     await asyncio.sleep(5)
     assert dict(kube.bindings)["anew"] == "n1"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_node_of_a_pod_that_a_smaller_batch_job_does_not_have_any_more_is_free(
+    slurm, kube, restarts
+):
+    slurm.add_node("n3")
+    kube.set_node("n3")
+    service = Service(slurm, kube)
+    kube.groups["train"] = job(3, 3)
+    service.start()
+    for rank in range(3):
+        of_job(kube, rank)
+    await asyncio.sleep(2)
+    (job_id,) = slurm.submissions
+    slurm.change(job_id, BaseState.RUNNING, nodes=(*NODES, "n3"), start_time=1)
+    await asyncio.sleep(5)
+    kube.delete("uid-2")
+    await asyncio.sleep(SLOW_LOOK_SECONDS + 10)
+    assert len(slurm.jobs[job_id].nodes) == 3  # its containers still run
+    kube.end_containers("uid-2")
+    await asyncio.sleep(2 * SLOW_LOOK_SECONDS)
+    assert len(slurm.jobs[job_id].nodes) == 3  # another is expected
+    kube.groups["train"] = job(2, 2)
+    if restarts:
+        await service.kill()
+        kube.relist()
+        service = Service(slurm, kube)
+        service.start()
+    before = kube.asked["get_group"]
+    await asyncio.sleep(2 * SLOW_LOOK_SECONDS)
+    assert slurm.jobs[job_id].nodes == NODES
+    await asyncio.sleep(10 * SLOW_LOOK_SECONDS)
+    assert (slurm.live(job_id), kube.deleted) == (True, [])
+    assert kube.asked["get_group"] - before <= 13
+    service.unharmed()
+    await service.kill()
 
 
 async def started_in_two_sizes(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
