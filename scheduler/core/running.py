@@ -208,8 +208,9 @@ def _running(
         return (*refused, *allocated(facts, waiting, job, now))
     end = ends_at(record)
     notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
-    spare = (*vacated(facts, record, now), *early_release(facts, record, now))
-    return (*refused, *notes, *_resized(facts, record), *spare, Again(SLOW_LOOK_SECONDS))
+    reread, spare = vacated(facts, record, now), early_release(facts, record, now)
+    again = Again(SLOW_LOOK_SECONDS)
+    return (*refused, *notes, *_resized(facts, record), *reread, *spare, again)
 
 
 def _go_on_without(lost: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Action, ...]:
