@@ -70,7 +70,7 @@ def _is_astray(pod: PodFacts) -> bool:
 def vacated(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[ReadGang, ...]:
     """Read the gang's object again, rarely, while a slot has no pod: it may have become smaller."""
     gang, tag = facts.gang, record.tag
-    if gang is None or tag is None or not gang.has_object or gang.open:
+    if gang is None or tag is None or not gang.has_object or gang.is_open:
         return ()
     if gang.read_at is not None and now < gang.read_at + SLOW_LOOK_SECONDS:
         return ()
@@ -80,7 +80,7 @@ def vacated(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[ReadGang, 
 
 def _size(gang: GangFacts) -> float:
     """The number of ranks that the gang has. Of a PodGroup it is not known."""
-    return math.inf if gang.size is None or gang.open else gang.size
+    return math.inf if gang.size is None or gang.is_open else gang.size
 
 
 def _kept_nodes(nodes: tuple[str, ...], spare: set[str]) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class GangFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The ranks that have succeeded, as its object says. Their pods may be gone from the API."""
     disbanded: str = ""
     """Why it is no gang any more, as its object says; "" if it is one."""
-    open: bool = False
+    is_open: bool = False
     """Whether its group may have more pods than start together."""
     has_object: bool = False
     """Whether there is an object that may say how many pods there are."""

@@ -218,7 +218,7 @@ def outlived(facts: UnitFacts, record: TaggedJob) -> str:
         return ""
     if gang.disbanded:
         return f"gang {gang.name} is none any more: {gang.disbanded}"
-    if gang.size is not None and not gang.open and max(tag.ranks, default=0) >= gang.size:
+    if gang.size is not None and not gang.is_open and max(tag.ranks, default=0) >= gang.size:
         return f"gang {gang.name} has {gang.size} pods, and its Slurm job is for {len(tag.ranks)}"
     return reshaped(facts, record)
 

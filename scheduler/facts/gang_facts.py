@@ -180,7 +180,7 @@ class GangReader:
             over=(shape is not None and shape.over) or self._gangs.is_replaced(member),
             done=frozenset() if shape is None else shape.done,
             disbanded=gang.disbanded,
-            open=is_open,
+            is_open=is_open,
             has_object=member.object is not None,
             read_at=gang.read_at,
             per_node=self._per_node if per_node is None else per_node,
