@@ -28,7 +28,7 @@ _CONFIRM_SECONDS: Final = 0.5
 _VACANT_SECONDS: Final = 2.0
 
 
-class PodsOnNodes(Protocol):
+class KnownPlaces(Protocol):
     """What is known of the pods of units (`facts/whereabouts.py`)."""
 
     def may_run(self, uid: str) -> bool:
@@ -52,7 +52,7 @@ class Learner:
         nodes: Nodes,
         census: Census,
         allocations: NodeAllocations,
-        pods: PodsOnNodes,
+        pods: KnownPlaces,
     ) -> None:
         self._slurm = tools.slurm
         self._units = tools.units

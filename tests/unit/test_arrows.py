@@ -47,6 +47,7 @@ _ROOMS: Final[Mapping[str, str]] = {
 }
 # A room that needs another library: is this the room that speaks to the outside in that way?
 _LIBRARIES: Final[Mapping[str, str]] = {
+    "completion": "groundwork",
     "config": "annotated_types annotations pydantic slurmapi yaml",
     "core": "annotations groundwork msgspec slurmapi",
     "demo": "slurmapi",
