@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 _END: Final = object()
+_LONG_SECONDS: Final = 60.0
 _PACKAGES: Final = ("annotations", "slurmapi", "groundwork", "scheduler")
 _UNDER_TEST: Final = [
     *(tracemalloc.Filter(True, f"*/{package}/*") for package in _PACKAGES),
@@ -22,8 +23,8 @@ _UNDER_TEST: Final = [
 
 @dataclass(slots=True)
 class Cost:
-    """Bytes that Python allocated: the peak over all threads, and what the packages under test
-    still hold at the end.
+    """Bytes that Python allocated: the peak, and what the packages under test still hold at the
+    end.
     """
 
     peak_bytes: int = 0
@@ -32,20 +33,33 @@ class Cost:
 
 @contextmanager
 def measured() -> Iterator[Cost]:
-    """Measures the block; the result is filled in when the block ends."""
+    """Measures the block, which must wait for nothing; the result is filled in when it ends."""
     cost = Cost()
     gc.collect()
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
+    with _alone():
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            yield cost
+        finally:
+            cost.peak_bytes = tracemalloc.get_traced_memory()[1] - before
+            cost.kept_bytes = _kept_bytes()
+            tracemalloc.stop()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other thread runs Python during the block: tracemalloc would count what it allocates."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_LONG_SECONDS)
+    time.sleep(0)  # who waits already takes its turn now
     try:
-        yield cost
+        yield
     finally:
-        cost.kept_bytes = kept_bytes()
-        cost.peak_bytes = tracemalloc.get_traced_memory()[1] - before
-        tracemalloc.stop()
+        sys.setswitchinterval(usual)
 
 
-def kept_bytes() -> int:
+def _kept_bytes() -> int:
     """Bytes that the packages under test have allocated since tracemalloc started, and still hold.
 
     A sandbox of another test may run in a thread of this process; its bytes do not count.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.costs import calls, calls_by_step
+from tests.support.costs import calls, calls_by_step, measured
 
 
 class _Circle:
@@ -56,3 +58,24 @@ def test_steps_are_counted_one_by_one_with_one_collection(monkeypatch: pytest.Mo
     assert [it - first for it in later] == [10, 20, 30, 40]
     assert last == first
     assert (collections, gc.isenabled()) == (1, True)
+
+
+def test_bytes_of_other_threads_do_not_count() -> None:
+    over = threading.Event()
+
+    def allocate() -> None:
+        while not over.is_set():
+            assert bytes(1_000_000)
+            time.sleep(0)
+
+    thread = threading.Thread(target=allocate)
+    thread.start()
+    try:
+        with measured() as cost:
+            until = time.thread_time() + 0.05  # some turns of the other thread, if it had any
+            while time.thread_time() < until:
+                pass
+    finally:
+        over.set()
+        thread.join(60)
+    assert cost.peak_bytes < 500_000

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-import tracemalloc
 from typing import Any, Final
 
 import pytest
@@ -21,7 +19,7 @@ from scheduler.kube.wire import (
     decoder,
 )
 from scheduler.nodes.neighbourhood import Neighbourhood
-from tests.support.costs import kept_bytes
+from tests.support.costs import measured
 
 # A fifth of a large cluster, which has 50 000 pods on 5000 Nodes.
 COUNT: Final = 10_000
@@ -72,22 +70,17 @@ def test_pods_of_others_take_25_mb_of_50_000():
     interned = [sys.intern(f"node-{number}") for number in range(NODES)]
     interned += [sys.intern(f"team-{number}") for number in range(50)]
     interned.append(sys.intern("default-scheduler"))
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with measured() as cost:
         for first in range(0, COUNT, PAGE):
             for item in NEIGHBOURS.page(page(first)).items or ():
                 for change in store.apply(item):
                     around.changed(change.old, change.new)
-        kept, most = kept_bytes(), tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert len(store) == COUNT
     assert {it.node for it in store.items.values()} <= set(interned)
     assert around.load("node-0").used == {"cpu": 2500, "memory": 10 * 2**30}
-    assert kept < MOST_BYTES, f"{kept / COUNT:.0f} bytes a pod"
+    assert cost.kept_bytes < MOST_BYTES, f"{cost.kept_bytes / COUNT:.0f} bytes a pod"
     # Pages are read one by one: the list as it was sent is never there as a whole.
-    assert most < kept + 8_000_000, most
+    assert cost.peak_bytes < cost.kept_bytes + 8_000_000, cost.peak_bytes
 
 
 def test_labels_of_one_pod_are_bounded():
