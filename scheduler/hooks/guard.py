@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from groundwork.pauses import in_slices
 from scheduler.core.owner_tag import Owner
 from scheduler.hooks.job_states import FreshStates
 from scheduler.nodes.presence import Presence
@@ -106,8 +107,10 @@ class Guard:
         async def in_way() -> frozenset[str]:
             nonlocal own, read_for
             # Translated again each time: the names of the Kubernetes Nodes are not known before the
-            # caches are filled.
-            left = await self._in_way(frozenset(map(self._kube_node, nodes)))
+            # caches are filled. A job may have thousands of nodes, which is too many for one turn
+            # of the loop.
+            targets = frozenset([self._kube_node(it) async for it in in_slices(nodes)])
+            left = await self._in_way(targets)
             # A tag says the same at each look, and many jobs may wait for one pod.
             if not left <= read_for:
                 own, read_for = await self._stood_for(job_id), left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +67,9 @@ class Scene:
         self.fresh = FreshStates(self.pulse.look_now)
         self.guard = self.make_guard()
 
-    def make_guard(self, *, keeps_suspended: bool = False) -> Guard:
+    def make_guard(
+        self, *, keeps_suspended: bool = False, kube_node: Callable[[str], str] | None = None
+    ) -> Guard:
         """The guard of a site that lets the pods of suspended jobs go, or keeps them."""
         return Guard(
             cast("SlurmClient", self.slurm),
@@ -78,7 +80,7 @@ class Scene:
             ask_sooner=self._ask_sooner,
             owner=OWNER,
             synced=self._until_synced,
-            kube_node=lambda node: self.behind.get(node, node),
+            kube_node=kube_node or (lambda node: self.behind.get(node, node)),
             clock=asyncio.get_running_loop().time,
             keeps_suspended=keeps_suspended,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from scheduler.core.owner_tag import Owner
 from scheduler.hooks.guard import HandoverAnswer
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, SlurmUnreachable
+from tests.support.loop_turns import beside
 from tests.unit.hooks.conftest import Scene, pod_on
 
 pytestmark = pytest.mark.looptime
@@ -216,6 +218,20 @@ async def test_thousand_questions_cost_slurm_a_few_requests(scene):
     assert {verdict.answer for verdict in answers} == {HandoverAnswer.FREE}
     assert scene.slurm.calls["states"] <= 3
     assert not scene.slurm.calls["job"]
+
+
+async def test_others_get_their_turns_while_a_job_of_very_many_nodes_is_asked_about(scene):
+    def slow(node: str) -> str:
+        until = time.thread_time() + 0.001
+        while time.thread_time() < until:
+            pass
+        return node
+
+    guard = scene.make_guard(kube_node=slow)
+    nodes = tuple(f"n{number}" for number in range(100))
+    async with beside() as turns:
+        assert (await guard.clear(NATIVE, nodes, seconds=SHORT)).answer is HandoverAnswer.FREE
+    assert turns.count > 10
 
 
 async def test_job_that_waits_is_read_once(scene):
