@@ -10,7 +10,7 @@ from scheduler.core.node_gres import count_of
 from scheduler.doctor.facts import NodePods, Pair, PodsOnNodes, Unread
 from scheduler.doctor.finding import plain
 from scheduler.kube.wire import Node
-from scheduler.nodes.records import POWERED
+from scheduler.nodes.records import OFF
 from slurmapi import SlurmNode
 
 _MILLI: Final = 1000
@@ -18,8 +18,6 @@ _MIB: Final = 2**20
 _GPU: Final = "gpu"
 # A node with one of these gets no job.
 _CLOSED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE", "ERROR", "UNKNOWN"})
-# A node of State=CLOUD keeps this flag while it is switched on.
-_OFF: Final = POWERED - {"CLOUD"}
 _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
 # The API server sets these by what stands in other fields, which are shown in words.
 _KNOWN_TAINTS: Final = "node.kubernetes.io/"
@@ -127,7 +125,7 @@ def _ready(node: Node | None) -> str:
 def _refused(
     pair: Pair, ours: NodePods, others: NodePods, *, free: Mapping[str, int], gpus: list[str]
 ) -> Iterator[str]:
-    closed = sorted(pair.slurm.states & (_CLOSED | _OFF))
+    closed = sorted(pair.slurm.states & (_CLOSED | OFF))
     if closed:
         yield f"Slurm: {'+'.join(closed)}"
     if not pair.target:

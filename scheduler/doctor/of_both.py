@@ -10,7 +10,7 @@ from scheduler.core.node_suitability import NodeFacts
 from scheduler.doctor.facts import Facts, NodePods, Pair, Unread
 from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.kube.wire import Node
-from scheduler.nodes.records import POWERED
+from scheduler.nodes.records import OFF
 from slurmapi import SlurmNode
 
 _MAPPING: Final = "docs/nodes.md#which-node-is-it"
@@ -19,9 +19,7 @@ _BESIDE: Final = "docs/nodes.md#beside-other-pods"
 MOST_SECONDS_OFF: Final = 5.0
 _MILLI: Final = 1000
 _MIB: Final = 2**20
-# A node of State=CLOUD keeps this flag while it is switched on.
-_OFF: Final = POWERED - {"CLOUD"}
-_AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE"}) | _OFF
+_AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE"}) | OFF
 
 
 def mapping(facts: Facts) -> Iterator[CheckResult]:

@@ -27,6 +27,8 @@ _GPU: Final = "gpu"
 POWERED: Final = frozenset(
     {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "CLOUD"}
 )
+# A node of State=CLOUD keeps that flag while it is switched on.
+OFF: Final = POWERED - {"CLOUD"}
 # States of nodes that cannot start anything now.
 AWAY: Final = frozenset({"DOWN", "FUTURE", "POWERED_DOWN"})
 _AGAIN_SECONDS: Final = 15.0
