@@ -11,7 +11,7 @@ from scheduler.core.intervals import SLOW_LOOK_SECONDS
 from scheduler.core.owner_tag import read_tag
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState, SlurmUnreachable
-from tests.unit.service.test_gangs import job, of_job
+from tests.unit.service.test_gangs import job, job_started, of_job
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -22,22 +22,8 @@ MORE_NODES: Final = ("n3", "n4")
 UIDS: Final = ("uid-0", "uid-1", "uid-2", "uid-3")
 
 
-async def started(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
-    """A batch Job of two pods that run, each on a node; returns its Slurm job."""
-    kube.groups["train"] = job()
-    service.start()
-    of_job(kube, 0)
-    of_job(kube, 1)
-    await asyncio.sleep(2)
-    (job_id,) = slurm.submissions
-    slurm.change(job_id, BaseState.RUNNING, nodes=NODES, start_time=1)
-    await asyncio.sleep(5)
-    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n2"}
-    return job_id
-
-
 async def test_node_is_free_when_its_pod_has_succeeded(slurm, kube, service):
-    job_id = await started(slurm, kube, service)
+    job_id = await job_started(slurm, kube, service)
     kube.end_containers("uid-0")
     await asyncio.sleep(3)
     assert slurm.jobs[job_id].nodes == ("n2",)
@@ -57,7 +43,7 @@ async def test_node_is_free_when_its_pod_has_succeeded(slurm, kube, service):
 async def test_next_process_gives_the_pod_that_fails_later_its_own_node(slurm, kube, seconds):
     """Whenever the former one died."""
     first = Service(slurm, kube)
-    job_id = await started(slurm, kube, first)
+    job_id = await job_started(slurm, kube, first)
     kube.end_containers("uid-0")
     await asyncio.sleep(seconds)
     await first.kill()
@@ -76,7 +62,7 @@ async def test_next_process_gives_the_pod_that_fails_later_its_own_node(slurm, k
 
 
 async def test_slurm_that_refuses_is_asked_rarely(slurm, kube, service):
-    job_id = await started(slurm, kube, service)
+    job_id = await job_started(slurm, kube, service)
     slurm.refuses.add("required_nodes")
     kube.end_containers("uid-0")
     await asyncio.sleep(50)
@@ -87,7 +73,7 @@ async def test_slurm_that_refuses_is_asked_rarely(slurm, kube, service):
 
 
 async def test_slurm_that_is_away_is_asked_again(slurm, kube, service):
-    job_id = await started(slurm, kube, service)
+    job_id = await job_started(slurm, kube, service)
     slurm.fail["update"].append(SlurmUnreachable("away"))
     kube.end_containers("uid-0")
     await asyncio.sleep(20)
@@ -95,7 +81,7 @@ async def test_slurm_that_is_away_is_asked_again(slurm, kube, service):
 
 
 async def test_pod_that_failed_keeps_its_node(slurm, kube, service):
-    job_id = await started(slurm, kube, service)
+    job_id = await job_started(slurm, kube, service)
     kube.report("uid-0", PodStatus(phase="Failed"))
     await asyncio.sleep(30)
     assert slurm.jobs[job_id].nodes == NODES

@@ -141,6 +141,19 @@ async def started(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
     return job_id
 
 
+async def job_started(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    """A batch Job of two pods that run, on n1 and n2; returns its Slurm job."""
+    kube.groups["train"] = job()
+    service.start()
+    of_job(kube, 0)
+    of_job(kube, 1)
+    await asyncio.sleep(2)
+    (job_id,) = slurm.submissions
+    await runs(slurm, job_id, "n1", "n2")
+    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n2"}
+    return job_id
+
+
 async def test_pod_that_fails_gets_its_slot_back_without_a_new_job(slurm, kube, service):
     job_id = await started(slurm, kube, service)
     kube.report("uid-1", FAILED)

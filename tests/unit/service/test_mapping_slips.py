@@ -9,10 +9,9 @@ import pytest
 from scheduler.config.settings import Settings
 from scheduler.core.mapping_strategies import Strategy
 from slurmapi import BaseState
-from tests.unit.service.test_gangs import job, of_job, runs
+from tests.unit.service.test_gangs import job_started
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
-from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "uid-0"
@@ -55,24 +54,11 @@ async def test_labels_that_are_swapped_for_a_while_cost_no_pod_and_no_job(
     await service.kill()
 
 
-async def a_gang(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
-    """A batch Job of two pods that run, on n1 and n2; returns its Slurm job."""
-    kube.groups["train"] = job()
-    service.start()
-    of_job(kube, 0)
-    of_job(kube, 1)
-    await asyncio.sleep(2)
-    (job_id,) = slurm.submissions
-    await runs(slurm, job_id, "n1", "n2")
-    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n2"}
-    return job_id
-
-
 async def test_pod_of_a_gang_that_has_given_a_node_back_is_not_on_it_by_a_label(
     slurm, kube, by_label
 ):
     service = Service(slurm, kube)
-    job_id = await a_gang(slurm, kube, service)
+    job_id = await job_started(slurm, kube, service)
     kube.end_containers("uid-0")
     await asyncio.sleep(5)
     assert slurm.jobs[job_id].nodes == ("n2",)
@@ -88,7 +74,7 @@ async def test_pod_of_a_gang_that_has_given_a_node_back_is_not_on_it_by_a_label(
 async def test_node_of_a_pod_that_runs_is_not_given_back_for_a_label(slurm, kube, by_label):
     """That says that the pod which has succeeded was there."""
     service = Service(slurm, kube)
-    job_id = await a_gang(slurm, kube, service)
+    job_id = await job_started(slurm, kube, service)
     label(kube, n1="n2", n2="n1")
     await asyncio.sleep(5)
     kube.end_containers("uid-0")

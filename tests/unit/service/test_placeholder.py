@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from annotations import Sharing, Switches
+from annotations import JobRequest, Sharing, Switches
 from scheduler.core.owner_tag import Owner, read_tag
 from scheduler.core.slot_choice import Seat
 from scheduler.execute.placeholder import (
@@ -27,9 +28,16 @@ def seats_of(uids: tuple[str, ...]) -> tuple[Seat, ...]:
     return tuple(Seat(rank, uid) for rank, uid in enumerate(uids))
 
 
-def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], nodes: tuple[str, ...] = ()):
+def made(
+    request: JobRequest = REQUEST,
+    *,
+    mode: Mode = "external",
+    uids: tuple[str, ...] = UIDS[:1],
+    nodes: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+):
     return submission(
-        REQUEST,
+        request,
         owner=OWNER,
         mode=mode,
         namespace="ns",
@@ -37,6 +45,7 @@ def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], nodes: tu
         key=uids[0],
         seats=seats_of(uids),
         nodes=nodes,
+        environment=environment or {},
     )
 
 
@@ -56,29 +65,12 @@ def test_script_job_has_the_script():
 )
 def test_script_has_memory_of_its_own(mode, asked, mebibytes):
     request = msgspec.structs.replace(REQUEST, memory_mib=asked)
-    job = submission(
-        request,
-        owner=OWNER,
-        mode=mode,
-        namespace="ns",
-        name="train",
-        key=UIDS[0],
-        seats=seats_of(UIDS[:1]),
-    )
+    job = made(request, mode=mode)
     assert job.memory_mib == mebibytes
 
 
 def test_script_finds_its_programs_and_what_it_is_told():
-    job = submission(
-        REQUEST,
-        owner=OWNER,
-        mode="script",
-        namespace="ns",
-        name="train",
-        key=UIDS[0],
-        seats=seats_of(UIDS[:1]),
-        environment={"A": "b"},
-    )
+    job = made(mode="script", environment={"A": "b"})
     assert job.environment["A"] == "b"
     assert "/usr/bin" in job.environment["PATH"]
 
@@ -127,19 +119,7 @@ def test_every_job_is_a_singleton_and_none_is_requeued():
 def test_job_for_the_node_of_a_running_pod_is_never_requeued():
     """Slurm would requeue it if slurmd cannot start its script, and a requeue ends the pod."""
     wishes = msgspec.structs.replace(REQUEST, requeue=True)
-    pinned, waits = (
-        submission(
-            wishes,
-            owner=OWNER,
-            mode="script",
-            namespace="ns",
-            name="train",
-            key=UIDS[0],
-            seats=seats_of(UIDS[:1]),
-            nodes=nodes,
-        )
-        for nodes in (("n1",), ())
-    )
+    pinned, waits = (made(wishes, mode="script", nodes=nodes) for nodes in (("n1",), ()))
     assert (pinned.requeue, waits.requeue) == (False, True)
 
 
