@@ -32,8 +32,7 @@ from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import Forbidden, KubeError, NotFound
 from scheduler.kube.identity import own_namespace
 from scheduler.kube.neighbours import NEIGHBOURS, Neighbour, on_nodes
-from scheduler.kube.pages import pages
-from scheduler.kube.reflector import MOST_PAGE_BYTES
+from scheduler.kube.pages import MOST_PAGE_BYTES, pages
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined

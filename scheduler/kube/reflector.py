@@ -38,10 +38,10 @@ from scheduler.kube.errors import (
     WentBackError,
     refused,
 )
+from scheduler.kube.pages import MOST_PAGE_BYTES, PageSize
 from scheduler.kube.session import WATCH_IDLE_SECONDS, KubeSession
 from scheduler.kube.store import Change, Named, Store
 from scheduler.kube.wire import (
-    PAGE_SIZE,
     Added,
     Bookmark,
     Decode,
@@ -73,10 +73,6 @@ BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
 # JSON decoded before other tasks get a turn. The hostile kind takes up to 20 ms for a megabyte, and
 # one object, which has up to 1.5 MB, is decoded in one turn.
 TURN_BYTES = 256 * 1024
-# An answer with more bytes is not read: it takes memory once as pieces and once as a whole, and
-# some lists are made at the same time. A page of ordinary pods has a few megabytes.
-MOST_PAGE_BYTES = 16 * 1024 * 1024
-FEWER = 10  # by how much a page that is too large is divided, and one that is small may grow
 
 
 class Backoff:
@@ -368,18 +364,17 @@ class Reflector(Generic[T]):
 
     async def _pages(self) -> tuple[list[T], str]:
         """All objects of one consistent list, and its version. The list does not come from the
-        server's cache, which may be behind. While objects are large, fewer are asked for at once.
+        server's cache, which may be behind.
         """
         items = self._listing
         query: dict[str, str | int] = dict(self._resource.query)
-        limit = PAGE_SIZE
+        size = PageSize()
         while True:
             try:
-                page = await self._page(query | {"limit": limit})
+                page = await self._page(query | {"limit": size.objects})
             except KubeTooLarge:
-                if limit == 1:
+                if not size.shrink():
                     raise
-                limit = max(1, limit // FEWER)
                 continue
             except VersionTooOld:
                 if "continue" not in query:
@@ -391,8 +386,7 @@ class Reflector(Generic[T]):
             if not page.metadata.continue_:
                 return items, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
-            if page.size < MOST_PAGE_BYTES // FEWER:
-                limit = min(PAGE_SIZE, limit * FEWER)
+            size.came(page.size)
 
     async def _page(self, query: Mapping[str, str | int]) -> _Page[T]:
         body = await self._session.request(

@@ -13,8 +13,7 @@ from typing import Final
 
 from scheduler.kube.depth import shallow
 from scheduler.kube.errors import Forbidden, KubeRefused, KubeTooDeep, VersionTooOld
-from scheduler.kube.pages import pages
-from scheduler.kube.reflector import MOST_PAGE_BYTES
+from scheduler.kube.pages import MOST_PAGE_BYTES, pages
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import (
     PODS,

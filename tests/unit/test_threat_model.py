@@ -15,7 +15,7 @@ from scheduler.core import actions
 from scheduler.execute import claim_budget, edit_pace, tell
 from scheduler.facts import list_lengths
 from scheduler.hooks import api as hooks
-from scheduler.kube import clip, of_pod, recorder, reflector, session, slim, wire
+from scheduler.kube import clip, of_pod, pages, recorder, reflector, session, slim, wire
 from scheduler.listen import acceptor, listener, places
 from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
@@ -58,7 +58,7 @@ OF_A_POD = {
     "time of the loop to read": (f"{MOST_CALLS_FOR_A_POD:_} function calls".replace("_", " "),),
     "lists and watches of large objects": (
         f"{session.LONGEST_LINE // KIB // KIB} MiB for a line of a watch",
-        f"{reflector.MOST_PAGE_BYTES // KIB // KIB} MiB an answer",
+        f"{pages.MOST_PAGE_BYTES // KIB // KIB} MiB an answer",
         f"{reflector.TURN_BYTES // KIB} KiB of JSON in a turn",
     ),
     "memory for a claim": (

@@ -22,7 +22,7 @@ from scheduler.doctor.facts import (
 from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, KubeReader
 from scheduler.doctor.read_scheduler import running_scheduler
 from scheduler.kube.errors import Forbidden, KubeTooLarge, NotFound
-from scheduler.kube.reflector import MOST_PAGE_BYTES
+from scheduler.kube.pages import MOST_PAGE_BYTES
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import PAGE_SIZE
 from scheduler.service.probes import probes

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from scheduler.kube.reflector import MOST_PAGE_BYTES, TURN_BYTES, Reflector, Resource
+from scheduler.kube.pages import MOST_PAGE_BYTES
+from scheduler.kube.reflector import TURN_BYTES, Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Decode, Pod, WatchEvent
