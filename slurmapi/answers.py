@@ -503,7 +503,7 @@ def _minutes_limit(value: Number) -> int | None:
 
 
 def _hosts(value: str | list[str] | None) -> tuple[str, ...]:
-    return tuple(_folded(value))
+    return _folded(value).names
 
 
 def _folded(value: str | list[str] | None) -> hostlist.Hosts:

@@ -25,14 +25,19 @@ class Hosts(Collection[str]):
     def __post_init__(self) -> None:
         _within_bounds(self.text)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in order. `tuple(hosts)` is the same, but expands twice: once for `len`."""
+        return expand(self.text)
+
     def __iter__(self) -> Iterator[str]:
-        return iter(expand(self.text))
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(expand(self.text))
+        return len(self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in expand(self.text)
+        return name in self.names
 
 
 def expand(text: str) -> tuple[str, ...]:
