@@ -37,3 +37,18 @@ def read_if_changed(
         if signature is not None and signature == known:
             return None
         return signature, file.read(most_bytes + 1)
+
+
+def read_at_rest(
+    path: Path, known: Signature | None, *, most_bytes: int
+) -> tuple[Signature, bytes] | None:
+    """The same for a file that nobody has written for two seconds. None for any other: its writer
+    may not be at its end, and half a file can have a meaning of its own.
+    """
+    with path.open("rb") as file:
+        signature = signature_of(os.fstat(file.fileno()))
+        if signature is None or signature == known:
+            return None
+        content = file.read(most_bytes + 1)
+        rests = signature_of(os.fstat(file.fileno())) == signature
+        return (signature, content) if rests else None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from groundwork.files import Signature, read_if_changed
+from groundwork.files import Signature, read_at_rest
 from scheduler.config import strict_yaml
 from scheduler.config.wrong_values import abridged, expected, nearest
 from scheduler.core.gang_sources import ALL_SOURCES, Source
@@ -44,29 +44,36 @@ def read_policy(path: Path, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
     """The policy of that file. `gangs` are the site's sources of gangs. Blocks; raises
     PolicyError.
     """
-    found = changed(path, None)
-    return understood(path, found[1] if found is not None else b"", gangs=gangs)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_POLICY_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return understood(path, content, gangs=gangs)
 
 
-def changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes] | None:
-    """The content of the file, as from read_if_changed, through any links. Blocks; raises
+def changed(path: Path, known: Signature | None) -> tuple[Signature, bytes] | None:
+    """The content of the file, as from read_at_rest, through any links. Blocks; raises
     PolicyError.
     """
     try:
-        found = read_if_changed(path, known, most_bytes=MOST_POLICY_BYTES)
+        return read_at_rest(path, known, most_bytes=MOST_POLICY_BYTES)
     except OSError as error:
-        raise PolicyError(f"{path}: {error.strerror or error}") from None
-    if found is not None and len(found[1]) > MOST_POLICY_BYTES:
-        raise PolicyError(f"{path}: expected at most {MOST_POLICY_BYTES} bytes")
-    return found
+        raise _unreadable(path, error) from None
 
 
 def understood(path: Path, content: bytes, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
     """The policy in a file with this content; `path` is for messages. Raises PolicyError."""
+    if len(content) > MOST_POLICY_BYTES:
+        raise PolicyError(f"{path}: expected at most {MOST_POLICY_BYTES} bytes")
     try:
         return _understood(path, _parsed(path, content), gangs)
     except (ValueError, RecursionError) as error:  # too long a number, or nested too deeply
         raise PolicyError(f"{path}: {error}") from None
+
+
+def _unreadable(path: Path, error: OSError) -> PolicyError:
+    return PolicyError(f"{path}: {error.strerror or error}")
 
 
 def _understood(path: Path, raw: object, gangs: Sequence[Source]) -> Policy:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
-from groundwork.files import Signature, read_if_changed
+from groundwork.files import Signature, read_at_rest, read_if_changed
+from tests.support.at_rest import write_at_rest
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "file"
-    write(path, "first")
+    write_at_rest(path, "first")
     return path
-
-
-def write(path: Path, text: str, *, age_seconds: float = 60.0) -> None:
-    path.write_text(text)
-    at = time.time() - age_seconds
-    os.utime(path, (at, at))
 
 
 def changed(path: Path, known: Signature | None) -> str | None:
@@ -43,7 +37,7 @@ def test_file_that_stays_is_read_once(path):
 
 def test_file_that_is_written_again_is_read_again(path):
     known = known_of(path)
-    write(path, "second", age_seconds=30.0)
+    write_at_rest(path, "second", age_seconds=30.0)
     assert changed(path, known) == "second"
 
 
@@ -62,14 +56,14 @@ def test_link_that_leads_elsewhere_is_followed(path, tmp_path):
     link.symlink_to(path)
     known = known_of(link)
     second = tmp_path / "second"
-    write(second, "other")
+    write_at_rest(second, "other")
     link.unlink()
     link.symlink_to(second)
     assert changed(link, known) == "other"
 
 
 def test_file_written_just_now_is_read_again_until_its_time_tells_the_next_change(path):
-    write(path, "half", age_seconds=-1.5)
+    write_at_rest(path, "half", age_seconds=-1.5)
     assert known_of(path) is None
     assert changed(path, known_of(path)) == "half"
 
@@ -78,3 +72,25 @@ def test_no_more_is_read_than_was_asked_for(path):
     found = read_if_changed(path, None, most_bytes=2)
     assert found is not None
     assert found[1] == b"fir"
+
+
+def test_file_is_read_at_rest_once(path):
+    found = read_at_rest(path, None, most_bytes=2)
+    assert found is not None
+    assert found[1] == b"fir"
+    assert read_at_rest(path, found[0], most_bytes=2) is None
+
+
+def test_file_that_somebody_is_writing_is_left_until_it_rests(path):
+    write_at_rest(path, "half", age_seconds=1.0)
+    assert read_at_rest(path, None, most_bytes=100) is None
+
+
+def test_file_that_changes_while_it_is_read_is_left(path, monkeypatch):
+    def stat(number: int) -> os.stat_result:
+        found = os.stat(number)
+        write_at_rest(path, "the second half, too", age_seconds=30.0)
+        return found
+
+    monkeypatch.setattr("groundwork.files.os.fstat", stat)
+    assert read_at_rest(path, None, most_bytes=100) is None

@@ -10,6 +10,7 @@ import pytest
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec
 from scheduler.policy.file import MOST_FAULTS, MOST_RULES, PolicyError, understood
 from scheduler.policy.rulebook import Rulebook
+from tests.support.at_rest import write_at_rest
 from tests.support.costs import cpu_seconds, least_cpu_seconds, measured
 from tests.unit.policy.policies import PATH, PREFIX, policy
 from tests.unit.policy.test_policy_watch import Watched
@@ -84,7 +85,7 @@ def test_thousand_rules_cost_a_pod_little_more_than_one() -> None:
 async def test_large_file_is_read_beside_the_loop(tmp_path: Path) -> None:
     """8000 rules stopped it for 3.4 s."""
     watched = Watched(tmp_path / "policy.yaml")
-    watched.path.write_text(rules(800))
+    write_at_rest(watched.path, rules(800))
     began = time.process_time()
     with cpu_seconds() as of_the_loop:
         await watched.look()

@@ -18,6 +18,7 @@ from scheduler.policy import watch
 from scheduler.policy.file import read_policy
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.watch import PolicyWatch
+from tests.support.at_rest import write_at_rest
 
 GOOD = "rules: [{name: good, forced: {qos: a}}]"
 BETTER = "rules: [{name: better, forced: {qos: b}}]"
@@ -47,7 +48,7 @@ class Watched:
     """A watch of a file, and what came of it."""
 
     def __init__(self, path: Path, text: str = GOOD) -> None:
-        path.write_text(text)
+        write_at_rest(path, text, age_seconds=90.0)
         self.path = path
         self.metrics = Metrics()
         self.namespaces = Namespaces()
@@ -96,10 +97,20 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_changed_file_is_taken_and_told_once(watched):
     await watched.look()
-    watched.path.write_text(BETTER)
+    write_at_rest(watched.path, BETTER)
     await watched.look()
     await watched.look()
     assert (watched.rules, watched.changes, watched.counted("taken")) == (["better"], 1, 1)
+
+
+async def test_file_that_somebody_is_writing_is_left_until_it_rests(watched):
+    """The first rules of a policy alone may accept what a later one refuses."""
+    write_at_rest(watched.path, BETTER, age_seconds=0.0)
+    await watched.look()
+    assert (watched.rules, watched.outdated) == (["good"], False)
+    write_at_rest(watched.path, BETTER)
+    await watched.look()
+    assert watched.rules == ["better"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +121,7 @@ async def test_changed_file_is_taken_and_told_once(watched):
     ],
 )
 async def test_broken_version_is_refused_and_the_last_good_one_kept(watched, broken):
-    watched.path.write_text(broken)
+    write_at_rest(watched.path, broken)
     await watched.look()
     await watched.look()
     assert (watched.rules, watched.changes, watched.counted("refused")) == (["good"], 0, 1)
@@ -121,15 +132,15 @@ async def test_file_that_goes_away_changes_nothing(watched):
     watched.path.unlink()
     await watched.look()
     assert (watched.rules, watched.counted("refused"), watched.outdated) == (["good"], 1, True)
-    watched.path.write_text(BETTER)
+    write_at_rest(watched.path, BETTER)
     await watched.look()
     assert (watched.rules, watched.outdated) == (["better"], False)
 
 
 async def test_way_back_to_the_version_in_force_is_no_change(watched):
-    watched.path.write_text("rules: [")
+    write_at_rest(watched.path, "rules: [")
     await watched.look()
-    watched.path.write_text(f"# the same, said otherwise\n{GOOD}")
+    write_at_rest(watched.path, f"# the same, said otherwise\n{GOOD}")
     await watched.look()
     assert (watched.changes, watched.counted("unchanged"), watched.outdated) == (0, 1, False)
 
@@ -138,7 +149,7 @@ async def test_config_map_changes_by_swapping_links(tmp_path: Path):
     """As the kubelet does it: `policy.yaml` leads to `..data`, which leads to a dated folder."""
     for name, text in (("..1", GOOD), ("..2", BETTER)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "policy.yaml").write_text(text)
+        write_at_rest(tmp_path / name / "policy.yaml", text)
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "policy.yaml").symlink_to("..data/policy.yaml")
     watched = _linked(tmp_path / "policy.yaml")
@@ -155,7 +166,7 @@ def _linked(path: Path) -> Watched:
 async def test_rules_about_labels_wait_until_namespaces_are_listed(watched):
     task = asyncio.create_task(watched.watch.run())
     try:
-        watched.path.write_text(LABELS)
+        write_at_rest(watched.path, LABELS)
         await until(lambda: watched.namespaces.runs)
         await until(lambda: watched.outdated)
         assert (watched.rules, watched.watch.needed()) == (["good"], ())
@@ -169,9 +180,9 @@ async def test_rules_about_labels_wait_until_namespaces_are_listed(watched):
 
 
 async def test_better_version_is_taken_while_another_waits_for_namespaces(watched):
-    watched.path.write_text(LABELS)
+    write_at_rest(watched.path, LABELS)
     await watched.look()
-    watched.path.write_text(BETTER)
+    write_at_rest(watched.path, BETTER)
     await watched.look()
     watched.namespaces.synced.set()
     await watched.look()
@@ -188,7 +199,7 @@ async def test_namespaces_are_needed_from_the_start_by_rules_about_labels(tmp_pa
 
 async def test_namespaces_are_not_watched_without_need(watched):
     task = asyncio.create_task(watched.watch.run())
-    watched.path.write_text(BETTER)
+    write_at_rest(watched.path, BETTER)
     await until(lambda: watched.rules == ["better"])
     assert not watched.namespaces.runs
     task.cancel()
