@@ -41,8 +41,9 @@ is_seconds() {
     esac
 }
 
+# A syslog daemon that hangs would hold each job for ever.
 say() {
-    logger -t slurm-pod-scheduler "${0##*/}: job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null ||
+    timeout 2 logger -t slurm-pod-scheduler "${0##*/}: job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null ||
         printf '%s\n' "slurm-pod-scheduler: $*" >&2
 }
 

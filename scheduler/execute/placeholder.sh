@@ -44,13 +44,14 @@ gone() {
     } 3<&0
 }
 
-# Goes to the syslog of the node, once for each trouble. The job itself has no output.
+# Goes to the syslog of the node, once for each trouble. The job itself has no output. A syslog daemon
+# that hangs must not keep the script from its signals.
 say() {
     [ "$*" != "$said" ] || return
     said=$*
     told="job $SLURM_JOB_ID: no answer of $SLURM_POD_SCHEDULER_HOOKS_URL, $said"
     told="$told; the node is held for $SLURM_POD_SCHEDULER_KILL_WAIT s"
-    logger -t slurm-pod-scheduler "$told" 2>/dev/null
+    timeout 2 logger -t slurm-pod-scheduler "$told" 2>/dev/null
 }
 
 trap hold TERM INT USR1

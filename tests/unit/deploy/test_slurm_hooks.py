@@ -32,7 +32,7 @@ class Host:
         self.token = folder / "token"
         self.programs = folder / "bin"
         self.programs.mkdir()
-        for name in ("sh", "cat", "head", "readlink", "sed", "sleep", "tr"):
+        for name in ("sh", "cat", "head", "readlink", "sed", "sleep", "timeout", "tr"):
             (self.programs / name).symlink_to(str(shutil.which(name)))
         self._program("logger", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.said"\n')
         self._program("scontrol", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.asked"\n')
@@ -113,6 +113,15 @@ def test_unreadable_token_is_said(host, script):
     host.settings(TOKEN_FILE="/nowhere")
     host.run(script)
     assert "/nowhere cannot be read" in host.said()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_syslog_that_hangs_does_not_hold_the_job(host, script):
+    """`run` waits for the script only so long."""
+    host._program("logger", '#!/bin/sh\n: >"$0.began"\nexec sleep 3600\n')
+    host.settings()
+    host.run(script)
+    assert (host.programs / "logger.began").exists()
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

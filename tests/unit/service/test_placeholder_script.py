@@ -43,7 +43,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.programs = folder / "bin"
         self.programs.mkdir(parents=True)
-        for name in ("sh", "cat", "date", "head", "readlink", "sed", "sleep", "tr", "true"):
+        for name in ("sh", "cat", "date", "head", "readlink", "sed", "sleep", "timeout", "tr", "true"):
             (self.programs / name).symlink_to(str(shutil.which(name)))
         self.environment = {
             "PATH": str(self.programs),
@@ -194,6 +194,16 @@ def test_trouble_is_said_once_in_the_syslog(node):
         "the node is held for 20 s"
     )
     assert "(503)" in second
+
+
+def test_syslog_that_hangs_does_not_keep_the_script(node):
+    """`ended` waits for the script only so long."""
+    node.hooks("000", 200)
+    node.program("logger", '#!/bin/sh\n: >"$0.began"\nexec sleep 3600\n')
+    node.start()
+    node.signal()
+    assert node.ended() == 0
+    assert (node.programs / "logger.began").exists()
 
 
 def test_authority_is_given_to_curl_without_a_file(node):
