@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import shlex
 import signal
 import socket
@@ -12,6 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from scheduler.sandbox.cluster import GPU_RESOURCE, Sandbox, SandboxShape
+from scheduler.sandbox.folder import FolderError, claimed
 
 MIB_PER_GIB = 1024
 RELEASES = ("26.05", "24.11")
@@ -99,7 +101,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_number(parser, "--kube-port", shape.kube_port, within=(0, 65535))
     _add_number(parser, "--slurm-port", shape.slurm_port, within=(0, 65535))
     parser.add_argument(
-        "--folder", type=Path, help="where to put its files and keep them; default: a temporary one"
+        "--folder",
+        type=Path,
+        help="where to put its files and keep them: a new or empty folder, or that of a former "
+        "sandbox; default: a temporary one",
     )
 
 
@@ -125,9 +130,13 @@ async def run(args: argparse.Namespace) -> int:
     ended = set_by_signals()
     async with AsyncExitStack() as stack:
         try:
-            sandbox = await stack.enter_async_context(_started(args))
+            folder = None if args.folder is None else stack.enter_context(claimed(args.folder))
+            sandbox = await stack.enter_async_context(Sandbox(shape_of(args), folder=folder))
             example = _write_example(sandbox)
             commands = write_commands(sandbox)
+        except FolderError as error:
+            sys.stderr.write(f"{PROGRAM} sandbox: --folder: {error}\n")
+            return 2
         except OSError as error:  # the port is in use, or the folder cannot be written
             sys.stderr.write(f"{PROGRAM} sandbox: {_told(error)}\n")
             return 2
@@ -137,18 +146,11 @@ async def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _started(args: argparse.Namespace) -> Sandbox:
-    """Return the cluster, not started yet; raises OSError if the folder cannot be created."""
-    folder: Path | None = args.folder
-    if folder is not None:
-        folder = folder.resolve()  # users paste the printed paths in other directories
-        folder.mkdir(parents=True, exist_ok=True)
-    return Sandbox(shape_of(args), folder=folder)
-
-
 def _told(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}"
+    taken = error.errno == errno.EADDRINUSE
+    helps = "; perhaps another sandbox runs: --kube-port and --slurm-port choose ports"
+    return f"{where}{error.strerror or error}{helps if taken else ''}"
 
 
 def shape_of(args: argparse.Namespace) -> SandboxShape:

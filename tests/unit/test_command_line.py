@@ -105,7 +105,7 @@ def test_sandbox_says_which_port_is_taken(flag, capsys):
         port = taken.getsockname()[1]
         error = refused(["sandbox", flag, str(port)], capsys)
     assert str(port) in error
-    assert "address already in use" in error
+    assert "address already in use; perhaps another sandbox runs" in error
 
 
 def test_port_in_use_names_the_flag(tmp_path):
@@ -262,6 +262,29 @@ async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
         assert str(folder / name) in output
         assert (folder / name).exists()
     assert (folder / "slurm-token").stat().st_mode & 0o077 == 0
+
+
+def test_sandbox_leaves_a_folder_with_files_of_others_alone(tmp_path, capsys):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("of a real cluster")
+    assert f"--folder: {tmp_path}: has files that no sandbox has made" in refused(
+        ["sandbox", f"--folder={tmp_path}"], capsys
+    )
+    assert kubeconfig.read_text() == "of a real cluster"
+    assert list(tmp_path.iterdir()) == [kubeconfig]
+
+
+async def test_folder_of_a_running_sandbox_is_not_given_to_another(tmp_path):
+    flag = f"--folder={tmp_path / 'kept'}"
+    async with ready_sandbox(flag, at_sighup="SIG_DFL") as (process, _):
+        before = (tmp_path / "kept/kubeconfig").read_text()
+        status, error = await asyncio.to_thread(as_process, "sandbox", flag)
+        assert (status, error.count("\n")) == (2, 1)
+        assert "a sandbox runs there" in error
+        assert (tmp_path / "kept/kubeconfig").read_text() == before
+        process.send_signal(signal.SIGTERM)
+    async with ready_sandbox(flag, at_sighup="SIG_DFL") as (process, _):
+        process.send_signal(signal.SIGTERM)
 
 
 async def test_sandbox_removes_its_files_when_its_terminal_is_closed(tmp_path):
