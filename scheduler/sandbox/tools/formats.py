@@ -10,6 +10,9 @@ from typing import Final
 _FIELD: Final = re.compile(r"%(?P<right>\.?)(?P<size>\d*|#)(?P<letter>[A-Za-z])")
 
 
+_WIDEST: Final = 10_000
+
+
 class FormatError(ValueError):
     """The format has a field that is not known."""
 
@@ -39,7 +42,7 @@ def fields(text: str, known: str) -> tuple[Field, ...]:
 def _fields(text: str) -> Iterator[Field]:
     at = 0
     for it in _FIELD.finditer(text):
-        size = None if it["size"] == "#" else int(it["size"] or 0)
+        size = None if it["size"] == "#" else min(int(it["size"] or 0), _WIDEST)
         yield Field(it["letter"], text[at : it.start()], size, bool(it["right"]))
         at = it.end()
 

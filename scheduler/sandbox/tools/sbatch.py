@@ -18,6 +18,7 @@ from scheduler.sandbox.tools.times import minutes
 
 _DIRECTIVE: Final = "#SBATCH "
 _SIZE: Final = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
+_NODES: Final = re.compile(r"\d+(-\d+)?", re.ASCII)
 _MIB: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024 * 1024}
 
 
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-p", "--partition", metavar="NAME")
     parser.add_argument("-A", "--account", metavar="NAME")
     parser.add_argument("-q", "--qos", metavar="NAME")
-    parser.add_argument("-N", "--nodes", metavar="COUNT")
+    parser.add_argument("-N", "--nodes", type=_node_count, metavar="COUNT")
     parser.add_argument("-n", "--ntasks", type=int, metavar="COUNT")
     parser.add_argument("-c", "--cpus-per-task", type=int, metavar="COUNT")
     parser.add_argument("--mem", type=_mebibytes, metavar="SIZE", help="memory per node")
@@ -60,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-H", "--hold", action="store_true")
     parser.add_argument("--parsable", action="store_true", help="print the job's id alone")
     return parser
+
+
+def _node_count(text: str) -> str:
+    if not _NODES.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"Invalid --nodes specification {text!r}")
+    return text
 
 
 def _mebibytes(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.sandbox.tools import formats, sbatch, sinfo, squeue, times
+from scheduler.sandbox.tools.__main__ import main
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,25 @@ def test_fields_have_their_width_and_side() -> None:
     layout = formats.fields("%.5a|%4b %#c %d", "abcd")
     rows = [["1", "abcdefg", "x", "y"], ["22", "b", "long", "z"]]
     assert formats.lines(layout, rows) == ["    1|abcd x    y", "   22|b    long z"]
+
+
+def test_width_that_no_line_has_is_cut() -> None:
+    (field,) = formats.fields("%.99999999999a", "a")
+    assert formats.lines([field], [["x"]])[0].strip() == "x"
+
+
+@pytest.mark.parametrize("text", ["foo", "2-", "-1", "", "1-x"])
+def test_count_of_nodes_that_is_none_is_refused(text: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        sbatch._parser().parse_args([f"--nodes={text}"])
+    assert "Invalid --nodes specification" in capsys.readouterr().err
+
+
+def test_closed_output_is_told(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["tools", "http://127.0.0.1:9", "/dev/null", "squeue"])
+    monkeypatch.setattr("sys.stdout", None)
+    assert main() == 1
+    assert capsys.readouterr().err == "squeue: error: standard output is closed\n"
 
 
 @pytest.mark.parametrize("text", ["%z", "no field"])
