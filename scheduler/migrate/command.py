@@ -18,6 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from groundwork import output
 from scheduler.config import flags
 from scheduler.config.annotation_rules import rules_of
 from scheduler.migrate.diff import unified
@@ -87,9 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         for path in islice(_expanded(arguments.files), MOST_FILES + 1):
             run.take(path)
-        sys.stdout.flush()
     except BrokenPipeError:  # such as `| head`; what is left to print goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.drop_output()
+    except _OutputError as error:
+        run.fail(f"slurm-pod-scheduler migrate: {error}")
     return run.status()
 
 
@@ -124,7 +126,7 @@ class _Run:
     def take(self, name: str) -> None:
         """Look at a file, and print or change it."""
         if self.files == MOST_FILES:
-            self._fail(f"more than {MOST_FILES} files: the others were not looked at")
+            self.fail(f"more than {MOST_FILES} files: the others were not looked at")
             return
         self.files += 1
         try:
@@ -133,9 +135,9 @@ class _Run:
         except BrokenPipeError:  # of the diff, not of the file
             raise
         except OSError as error:
-            self._fail(f"{name}: {error.strerror or error}")
+            self.fail(f"{name}: {error.strerror or error}")
         except ValueError as error:
-            self._fail(f"{name}{error}")
+            self.fail(f"{name}{error}")
 
     def _tell(self, name: str, examined: Examined) -> None:
         for it in examined.findings:
@@ -151,7 +153,8 @@ class _Run:
         elif examined.edits:
             _print(unified(examined.text, examined.edits, name))
 
-    def _fail(self, message: str) -> None:
+    def fail(self, message: str) -> None:
+        """Say what is wrong; the exit status will be 2."""
         _say(message)
         self.failed = True
 
@@ -188,8 +191,22 @@ def _replace(path: Path, text: str) -> None:
             raise
 
 
+class _OutputError(Exception):
+    """Standard output cannot be written; the message says why."""
+
+
 def _print(text: str) -> None:
-    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+    """Raises BrokenPipeError and _OutputError."""
+    if sys.stdout is None:  # such as by `>&-`
+        raise _OutputError("standard output is closed")
+    try:
+        sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        output.drop_output()
+        raise _OutputError(f"the output cannot be written: {error.strerror}") from None
 
 
 def _say(message: str) -> None:

@@ -65,12 +65,21 @@ class _Loader(strict_yaml.Loader):
         return node
 
 
+def check_bytes(found: bytes) -> None:
+    """Raises ValueError with a text to put after the file's name if there is more in the file than
+    was read, or no text that could be searched.
+    """
+    if len(found) > MOST_FILE_BYTES:
+        raise ValueError(f": larger than {MOST_FILE_BYTES >> 20} MiB: split it")
+    if b"\0" in found:
+        raise ValueError(": expected text in UTF-8; UTF-16 and bytes of zero are not read")
+
+
 def load_documents(found: bytes) -> tuple[str, list[YamlDocument]]:
     """The text and its documents, without empty ones. Raises ValueError with a text to put after
     the file's name.
     """
-    if len(found) > MOST_FILE_BYTES:
-        raise ValueError(f": larger than {MOST_FILE_BYTES >> 20} MiB: split it")
+    check_bytes(found)
     with strict_yaml.in_words():
         text = found.decode()
         documents = list(_documents(text))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.migrate.changes import Note, applied
-from scheduler.migrate.documents import YamlDocument, load_documents
+from scheduler.migrate.documents import YamlDocument, check_bytes, load_documents
 from scheduler.migrate.edit import EditError, TextEdit, edits_for, with_edits
 from scheduler.migrate.plan import Site, plan
 from scheduler.migrate.tree import line_of
@@ -43,6 +43,7 @@ def examine(found: bytes, site: Site) -> Examined:
     """What is to be done to a file with this content. Raises ValueError with a text to put after
     the file's name.
     """
+    check_bytes(found)
     words = [name.encode() for name in site.old_names]
     if not _CONCERNS.search(found) and not any(word in found for word in words):
         return Examined(found.decode(errors="surrogateescape"))  # printed as it was

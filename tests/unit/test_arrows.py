@@ -58,7 +58,7 @@ _LIBRARIES: Final[Mapping[str, str]] = {
     "hooks": "aiohttp groundwork slurmapi structlog",
     "kube": "aiohttp groundwork kubernetes_asyncio msgspec slurmapi structlog yaml yarl",
     "listen": "aiohttp structlog",
-    "migrate": "annotations msgspec yaml",
+    "migrate": "annotations groundwork msgspec yaml",
     "nodes": "annotations groundwork msgspec slurmapi structlog",
     "observe": "prometheus_client structlog",
     "page": "aiohttp annotations groundwork msgspec slurmapi structlog",

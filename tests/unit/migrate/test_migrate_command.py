@@ -113,6 +113,42 @@ def test_error_in_one_file_leaves_the_others(tmp_path: Path, capfdbinary) -> Non
     assert "none: No such file or directory" in err
 
 
+def test_file_that_was_not_read_to_its_end_is_not_called_unchanged(
+    tmp_path: Path, capfdbinary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, wide = tmp_path / "large.yaml", tmp_path / "wide.yaml"
+    large.write_bytes(b"#" * MOST_FILE_BYTES + b"\n---\n" + TO_CHANGE.encode())
+    wide.write_bytes(TO_CHANGE.encode("utf-16"))
+    status, out, err = call(large, wide, capfdbinary=capfdbinary)
+    assert (status, out) == (2, "")
+    assert f"{large}: larger than 2 MiB" in err
+    assert f"{wide}: expected text in UTF-8" in err
+    with large.open() as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        assert call("--write", "-", capfdbinary=capfdbinary)[:2] == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("redirected", "told"),
+    [(">&-", "standard output is closed"), (">/dev/full", "the output cannot be written")],
+)
+def test_output_that_cannot_be_written_is_told(tmp_path: Path, redirected: str, told: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(TO_CHANGE)
+    line = f'exec "$0" -m scheduler migrate "$1" {redirected}'
+    words = ("sh", "-c", line, sys.executable, str(path))
+    done = subprocess.run(words, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"slurm-pod-scheduler migrate: {told}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_closed_stderr_does_not_change_the_status(tmp_path: Path) -> None:
+    words = ("sh", "-c", 'exec "$0" -m scheduler migrate "$1" 2>&-', sys.executable)
+    done = subprocess.run((*words, str(tmp_path / "none")), cwd=ROOT, check=False)
+    assert done.returncode == 2
+
+
 def test_flags_are_those_of_the_site(tmp_path: Path, capfdbinary) -> None:
     path = tmp_path / "pod.yaml"
     pod = sunk_pod()

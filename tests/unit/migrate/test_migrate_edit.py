@@ -225,11 +225,12 @@ def test_what_cannot_be_changed_is_told_with_its_line() -> None:
         ("slurm: " + "[" * 70 + "]" * 70, f"more than {DEEPEST} levels"),
         ("slurm: {{ .Values.x }}", ", line 1: found unhashable key"),
         ("slurm: !secret x", ", line 1: could not determine a constructor"),
-        ("slurm: \0", ": not YAML"),
+        ("slurm: \0", ": expected text in UTF-8"),
         ("slurm\n---\n" * (MOST_DOCUMENTS + 1), f"more than {MOST_DOCUMENTS} documents"),
+        ("slurm: \x01", ": not YAML"),
         ("#slurm\n" + " " * MOST_FILE_BYTES, "larger than 2 MiB"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_is_not_taken_is_told(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
