@@ -78,15 +78,14 @@ _NEVER_SENT = (
     aiohttp.InvalidURL,
 )
 _NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)  # the second is not a ClientError
+# The library meets a value that is not what it takes it for; its text says nothing to a person.
+_OF_OTHER_SHAPE = (TypeError, KeyError, AttributeError, AssertionError)
 _CONFIG_ERRORS = (  # what the library raises for malformed files
     ConfigException,
     OSError,
     ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    AssertionError,
     yaml.YAMLError,
+    *_OF_OTHER_SHAPE,
 )
 
 
@@ -173,7 +172,10 @@ class KubeSession:
                 credentials, namespace = await _load_in_cluster(configuration), ""
             else:
                 credentials, namespace = await _load_kubeconfig(configuration, files, context)
-            if URL(str(configuration.host)).user and await credentials.header() is not None:
+            server = URL(str(configuration.host))
+            if server.scheme not in ("http", "https") or not server.host:
+                raise ConfigException(f"server: '{server}': expected https://HOST:PORT")
+            if server.user and await credentials.header() is not None:
                 raise ConfigException("both a user in the server's URL and a token: give one")
             client = ApiClient(configuration)
             return cls(
@@ -439,6 +441,10 @@ def _safe_error_text(error: BaseException) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark
         return "not YAML" if mark is None else f"not YAML, line {mark.line + 1}"
+    if isinstance(error, UnicodeDecodeError):
+        return "expected text in UTF-8"
+    if isinstance(error, _OF_OTHER_SHAPE):
+        return "expected clusters, users, contexts and current-context, as kubectl writes them"
     return redacted(str(error)) or type(error).__name__
 
 
@@ -525,7 +531,10 @@ async def _load_kubeconfig(
     configuration: Configuration, files: str, context: str | None
 ) -> tuple[Credentials, str]:
     """The credentials, and the namespace of the context."""
-    if not any(map(_is_file, files.split(os.pathsep))):
+    paths = [Path(it).expanduser() for it in files.split(os.pathsep) if it]
+    if not any(it.is_file() for it in paths):
+        if any(it.exists() for it in paths):
+            raise ConfigException("expected a file; it is a folder, a pipe or a device")
         raise ConfigException("no such file, and not running in a cluster")
     loader = KubeConfigLoader(
         config_dict=KubeConfigMerger(files).config, config_base_path=None, active_context=context
@@ -552,10 +561,6 @@ def _plugin(loader: KubeConfigLoader) -> str:
     if user is None or "exec" not in user:
         return ""
     return f": the exec plugin {str(user['exec']['command'])!r} does not end; run it by hand"
-
-
-def _is_file(path: str) -> bool:
-    return bool(path) and Path(path).expanduser().is_file()
 
 
 def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:

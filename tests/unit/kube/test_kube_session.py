@@ -511,6 +511,41 @@ async def test_unusable_kubeconfig_is_named(tmp_path: Path, content: str) -> Non
         await KubeSession.open(config, user_agent="t")
 
 
+_SHAPE = "expected clusters, users, contexts and current-context"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", _SHAPE),
+        (b"- a list", _SHAPE),
+        (b"clusters: 5", _SHAPE),
+        (b"current-context: a\ncontexts: [{name: a, context: 7}]", _SHAPE),
+        (b"\xff\xfe\x00", "expected text in UTF-8"),
+    ],
+)
+async def test_kubeconfig_of_another_shape_is_told_in_words(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_bytes(content)
+    with pytest.raises(KubeConfigError, match=rf"kubeconfig: {told}"):
+        await KubeSession.open(config, user_agent="t")
+
+
+@pytest.mark.parametrize("server", ["foo", "localhost:6443", "//x", "http://", "ftp://x"])
+async def test_server_that_is_no_url_is_named(tmp_path: Path, server: str) -> None:
+    config = write_kubeconfig(tmp_path / "kubeconfig", server, {})
+    told = f"server: '{server}/?': expected https://HOST:PORT"
+    with pytest.raises(KubeConfigError, match=told):
+        await KubeSession.open(config, user_agent="t")
+
+
+async def test_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(KubeConfigError, match="expected a file; it is a folder"):
+        await KubeSession.open(tmp_path, user_agent="t")
+
+
 async def test_absent_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(KubeConfigError, match="nowhere: no such file"):
         await KubeSession.open(tmp_path / "nowhere", user_agent="t")
