@@ -39,8 +39,21 @@ def say(step: str) -> None:
 
 def check_folder(parser: argparse.ArgumentParser, flag: str, path: Path | None) -> None:
     """End with status 2 if no file can be written at this path."""
-    if path is not None and not path.parent.is_dir():
+    if path is None:
+        return
+    if not path.parent.is_dir():
         parser.error(f"{flag} is {path}: there is no directory {path.parent}")
+    if path.is_dir():
+        parser.error(f"{flag} is {path}: this is a directory")
+
+
+def check_number(
+    parser: argparse.ArgumentParser, flag: str, value: float, *, within: tuple[int, int]
+) -> None:
+    """End with status 2 if the value is not within these two, or is no number."""
+    low, high = within
+    if not low <= value <= high:
+        parser.error(f"{flag} is {value:g}: expected {low} to {high}")
 
 
 def check_hooks(parser: argparse.ArgumentParser, flag: str, args: argparse.Namespace) -> None:

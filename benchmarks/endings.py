@@ -14,16 +14,18 @@ import asyncio
 import random
 import secrets
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.clusters import cluster_on
-from benchmarks.command import NO_BRAKE
+from benchmarks.command import NO_BRAKE, check_number, status_of
 from tests.audit.audit import unaudited
 from tests.support import pods
 from tests.support.cluster import Cluster, release
@@ -191,13 +193,18 @@ def _show(name: str, took: list[float]) -> None:
     print(f"{name:28} {median:6.2f}  ({least:.2f} to {most:.2f})", flush=True)
 
 
-def main() -> None:
-    """Measure and print."""
+def main() -> int:
+    """Measure and print; gives the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.endings", description=__doc__)
     parser.add_argument("--on", choices=("sandbox", "live"), default="sandbox")
     parser.add_argument("--release", choices=("24.11", "26.05"), default="26.05")
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
+    check_number(parser, "--rounds", asked.rounds, within=(1, 1000))
+    return status_of("endings", partial(_work, asked), TimeoutError)
+
+
+def _work(asked: argparse.Namespace) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         asyncio.run(
@@ -208,4 +215,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,15 +13,18 @@ import argparse
 import asyncio
 import secrets
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.clusters import cluster_on
+from benchmarks.command import check_number, status_of
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube
@@ -134,14 +137,22 @@ def _shown(took: list[float]) -> str:
     return f"{f'{statistics.median(took):.2f}  ({min(took):.2f} to {max(took):.2f})':>24}"
 
 
-def main() -> None:
-    """Measure and print."""
+def main() -> int:
+    """Measure and print; gives the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.failover", description=__doc__)
     parser.add_argument("--on", choices=("sandbox", "live"), default="sandbox")
     parser.add_argument("--release", choices=("24.11", "26.05"), default="26.05")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="cases whose name begins so")
     asked = parser.parse_args()
+    check_number(parser, "--rounds", asked.rounds, within=(1, 1000))
+    if not any(case.name.startswith(asked.only) for case in CASES):
+        known = ", ".join(case.name for case in CASES)
+        parser.error(f"--only is {asked.only!r}: expected the beginning of one of {known}")
+    return status_of("failover", partial(_work, asked), TimeoutError)
+
+
+def _work(asked: argparse.Namespace) -> None:
     cases = [case for case in CASES if case.name.startswith(asked.only)]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -151,4 +162,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from benchmarks.command import check_number, status_of
 from benchmarks.main_path.usage import cpu_seconds
 from scheduler.core.owner_tag import SINGLE, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
@@ -244,15 +246,20 @@ async def _done(census: Census, seen: Seen, before: float | None) -> None:
     print(f"{'':24}requests: {calls}; trouble: {census.trouble or 'none'}")
 
 
-def main() -> None:
-    """Fill a Slurm, look through it, and print."""
+def main() -> int:
+    """Fill a Slurm, look through it, and print; gives the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.leftovers", description=__doc__)
     parser.add_argument("--jobs", type=int, default=30_000)
     parser.add_argument("--release", choices=("26.05", "24.11"), default="26.05")
     args = parser.parse_args()
+    check_number(parser, "--jobs", args.jobs, within=(3, 1_000_000))
+    return status_of("leftovers", partial(_work, args))
+
+
+def _work(args: argparse.Namespace) -> None:
     with SlurmRig(ensure(args.release)) as rig:
         asyncio.run(_run(rig, args.jobs))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

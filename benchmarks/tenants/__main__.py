@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.command import check_folder, check_number, status_of
 from benchmarks.main_path import observed, servers
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
 from benchmarks.main_path.servers import NODES, Servers
@@ -186,12 +187,25 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--silent", type=int, default=1100, help="silent connections to each port; default: 1100"
     )
     parser.add_argument("--json", type=Path, help="write the figures there, too")
-    return parser.parse_args(argv)
+    asked = parser.parse_args(argv)
+    check_number(parser, "--seconds", asked.seconds, within=(1, 86_400))
+    check_number(parser, "--silent", asked.silent, within=(0, 100_000))
+    check_folder(parser, "--json", asked.json)
+    return asked
 
 
 def main() -> int:
     """Run and print; gives the exit status."""
     asked = _arguments(sys.argv[1:])
+    failures = list[str]()
+    failed = status_of("tenants", lambda: failures.extend(_work(asked)), SchedulerFailed)
+    for text in failures:
+        print(f"FAILED: {text}")
+    return failed or bool(failures)
+
+
+def _work(asked: argparse.Namespace) -> list[str]:
+    """Run and print; gives the limits that were passed."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     on = (
@@ -199,19 +213,12 @@ def main() -> int:
         if asked.on == "sandbox"
         else servers.live(asked.release)
     )
-    try:
-        with on as found, TemporaryDirectory(prefix="tenants-") as folder:
-            figures = asyncio.run(_measure(found, Path(folder), asked.seconds, asked.silent))
-    except SchedulerFailed as error:
-        sys.stderr.write(f"benchmarks.tenants: {error}\n")
-        return 1
+    with on as found, TemporaryDirectory(prefix="tenants-") as folder:
+        figures = asyncio.run(_measure(found, Path(folder), asked.seconds, asked.silent))
     _show(figures)
     if asked.json:
         asked.json.write_text(json.dumps(asdict(figures), default=msgspec.to_builtins, indent=2))
-    failures = figures.failures()
-    for text in failures:
-        print(f"FAILED: {text}")
-    return 1 if failures else 0
+    return figures.failures()
 
 
 if __name__ == "__main__":
