@@ -531,11 +531,7 @@ async def _load_kubeconfig(
     configuration: Configuration, files: str, context: str | None
 ) -> tuple[Credentials, str]:
     """The credentials, and the namespace of the context."""
-    paths = [Path(it).expanduser() for it in files.split(os.pathsep) if it]
-    if not any(it.is_file() for it in paths):
-        if any(it.exists() for it in paths):
-            raise ConfigException("expected a file; it is a folder, a pipe or a device")
-        raise ConfigException("no such file, and not running in a cluster")
+    _check_files(files)
     loader = KubeConfigLoader(
         config_dict=KubeConfigMerger(files).config, config_base_path=None, active_context=context
     )
@@ -551,6 +547,15 @@ async def _load_kubeconfig(
     credentials = Credentials(_authorization(configuration), reload, periodic=_changes(loader))
     chosen = vars(loader)["_current_context"]["context"]
     return credentials, str(chosen.safe_get("namespace") or "")
+
+
+def _check_files(files: str) -> None:
+    """Raises ConfigException if none of the paths is a file."""
+    paths = [Path(it).expanduser() for it in files.split(os.pathsep) if it]
+    if not any(it.is_file() for it in paths):
+        if any(it.exists() for it in paths):
+            raise ConfigException("expected a file; it is a folder, a pipe or a device")
+        raise ConfigException("no such file, and not running in a cluster")
 
 
 def _plugin(loader: KubeConfigLoader) -> str:
