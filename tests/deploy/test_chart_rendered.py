@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from scheduler.config import flags
+from scheduler.config import flags, strict_yaml
 from scheduler.config.settings import Settings
 from scheduler.nodes import map_file
 from scheduler.policy import file as policy_file
@@ -231,6 +231,16 @@ def test_nothing_is_rendered_where_the_scheduler_is_off(live_helm: Helm) -> None
             {"replicas": 2, "leaderElection": {"enabled": False}},
             "scheduler.replicas: 2: expected scheduler.leaderElection.enabled=true",
         ),
+        (
+            {"podLabels": {"app.kubernetes.io/name": "x"}},
+            "scheduler.podLabels: app.kubernetes.io/name: expected other labels",
+        ),
+        (
+            {
+                "podMonitor": {"enabled": True, "labels": {"helm.sh/chart": "x"}},
+            },
+            "scheduler.podMonitor.labels: helm.sh/chart: expected other labels",
+        ),
         ({"policy": {"rules": [{"name": "x", "force": {}}]}}, "additional properties 'force'"),
         ({"image": {"digest": "sha256:12"}}, "does not match pattern"),
         (
@@ -287,6 +297,37 @@ def test_values_that_will_not_do_are_named_with_what_would(
             stdin=json.dumps({"scheduler": given}),
         )
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"nameOverride": "Foo Bar"}, "at '/nameOverride': 'Foo Bar' does not match pattern"),
+        (
+            {"commonLabels": {"app.kubernetes.io/instance": "x"}},
+            "commonLabels: app.kubernetes.io/instance: expected other labels",
+        ),
+    ],
+    ids=str,
+)
+def test_names_and_labels_that_will_not_do_are_named(
+    live_helm: Helm, given: dict[str, Any], told: str
+) -> None:
+    words = ("template", CHART, "-f", CHART / "ci/cluster-values.yaml", "-f", "-")
+    with pytest.raises(ToolError) as refused:
+        live_helm(*words, stdin=json.dumps(given))
+    assert told in str(refused.value)
+
+
+def test_labels_that_several_values_give_are_given_once(live_helm: Helm) -> None:
+    common = {"commonLabels": {"team": "a", "tier": "b"}}
+    own = {"scheduler": {"podLabels": {"team": "c"}}}
+    words = ("template", CHART, "-f", CHART / "ci/cluster-values.yaml", "-f", "-")
+    text = live_helm(*words, stdin=json.dumps(common | own))
+    found = [strict_yaml.load(it.encode()) for it in text.split("\n---\n")]
+    (deployment,) = of_kind([it for it in found if isinstance(it, dict)], "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert (labels["team"], labels["tier"]) == ("c", "b")
 
 
 def _settings(words: list[str]) -> Settings:

@@ -48,13 +48,28 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: scheduler
 {{- end -}}
 
+{{/*
+Labels with those of a value, which must not be ones by which the chart's objects find each other:
+(dict "own" YAML "more" MAP "value" PATH).
+*/}}
+{{- define "slurm-pod-scheduler.withLabels" -}}
+{{- $kept := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
+{{- range $name := keys .more | sortAlpha -}}
+  {{- if has $name $kept -}}
+    {{- fail (printf "%s: %s: expected other labels: the chart sets this one itself" $.value $name) -}}
+  {{- end -}}
+{{- end -}}
+{{- if .more -}}
+{{- merge (deepCopy .more) (.own | fromYaml) | toYaml -}}
+{{- else -}}
+{{- .own -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Of pods: without the chart's version, which alone is no reason to start another. */}}
 {{- define "slurm-pod-scheduler.podLabels" -}}
-{{ include "slurm-pod-scheduler.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := printf "%s\napp.kubernetes.io/version: %q" (include "slurm-pod-scheduler.selectorLabels" .) .Chart.AppVersion -}}
+{{- include "slurm-pod-scheduler.withLabels" (dict "own" $own "more" .Values.commonLabels "value" "commonLabels") -}}
 {{- end -}}
 
 {{- define "slurm-pod-scheduler.labels" -}}

@@ -24,13 +24,11 @@
   {{- end }}
 {{- end -}}
 
-{{/* Metadata of an object for monitoring: (dict "root" $ "labels" LABELS). */}}
+{{/* Metadata of an object for monitoring: (dict "root" $ "labels" LABELS "value" PATH). */}}
 {{- define "slurm-pod-scheduler.monitorMetadata" -}}
 name: {{ include "slurm-pod-scheduler.fullname" .root }}
 namespace: {{ .root.Release.Namespace }}
 labels:
-  {{- include "slurm-pod-scheduler.labels" .root | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- $own := include "slurm-pod-scheduler.labels" .root }}
+  {{- include "slurm-pod-scheduler.withLabels" (dict "own" $own "more" .labels "value" .value) | nindent 2 }}
 {{- end -}}
