@@ -8,20 +8,33 @@
 # the user as which the scheduler authenticates. tolerate has the keys of the taints that its pods
 # shall tolerate. Several values are joined by commas. FILES replaces the five manifests by others.
 set -eu
-here=$(dirname "$0")
-files=${FILES:-"$here/account.yaml $here/mutating.yaml $here/records.yaml $here/resize.yaml
-  $here/validating.yaml"}
+files=${FILES:-}
+if [ -z "$files" ]; then  # by their names alone, because the path may have blanks
+  CDPATH='' cd -- "$(dirname -- "$0")"
+  files="account.yaml mutating.yaml records.yaml resize.yaml validating.yaml"
+fi
+newline='
+'
 script=
 for setting in "$@"; do
   key=${setting%%=*}
   case $setting in
     *"'"* | *'|'* | *\\* | *'&'*) echo "render.sh: $setting: expected no quotes, |, & or \\" >&2; exit 2 ;;
+    *"$newline"*) echo "render.sh: $setting: expected one line" >&2; exit 2 ;;
     *=*) ;;
     *) echo "render.sh: $setting: expected KEY=VALUE" >&2; exit 2 ;;
   esac
   # The API server, too, reads these, and it wants a unit.
   value=${setting#*=}
   case $key in
+    '' | *[!a-z-]*) key="'$key'" ;;  # so that it matches no setting, and is no pattern
+    scheduler-name | scheduler-user | scheduler-account)
+      [ -n "$value" ] || { echo "render.sh: $setting: expected a name" >&2; exit 2; } ;;
+    grace-policy)
+      case $value in
+        strict | auto | guarded) ;;
+        *) echo "render.sh: $setting: expected strict, auto or guarded" >&2; exit 2 ;;
+      esac ;;
     slurm-kill-wait | termination-offset)
       printf '%s\n' "$value" | grep -Eqx '[0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?(ms|s|m|h))+' || {
         echo "render.sh: $setting: expected a duration such as 30s, 500ms or 1m30s" >&2

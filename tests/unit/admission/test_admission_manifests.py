@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from typing import Any
 
@@ -143,6 +144,10 @@ def test_seconds_without_a_unit_get_one():
         ("tolerate=it's", "expected no quotes"),
         ("slurm-kill-wait=soon", "slurm-kill-wait=soon: expected a duration such as 30s"),
         ("termination-offset=", "expected a duration"),
+        ("grace-policy=Guarded", "grace-policy=Guarded: expected strict, auto or guarded"),
+        ("scheduler-name=", "scheduler-name=: expected a name"),
+        ("scheduler-name=a\nb", "expected one line"),
+        (".*=x", "'.*' is no setting"),
     ],
 )
 def test_setting_that_is_none_is_refused(setting, told):
@@ -150,6 +155,13 @@ def test_setting_that_is_none_is_refused(setting, told):
     ended = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert told in ended.stderr
+
+
+def test_path_of_the_script_may_have_blanks(tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "my clone")
+    command = ("sh", str(folder / "render.sh"))
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert len([it for it in yaml.safe_load_all(text) if it]) == len(rendered())
 
 
 def test_service_account_is_that_of_the_rights():
