@@ -20,6 +20,10 @@ def _pairs(value: object) -> object:
     pairs = [part.strip().partition("=") for part in value.split(",") if part.strip()]
     if not all(separator for _, separator, _ in pairs):
         raise ValueError("expected KEY=VALUE, several joined by commas")
+    names = [key.strip() for key, _, _ in pairs]
+    twice = next((it for it in names if names.count(it) > 1), None)
+    if twice is not None:  # of two values one would be lost without a word
+        raise ValueError(f"{twice!r} is given twice: expected one value for each name")
     return {key.strip(): item.strip() for key, _, item in pairs}
 
 

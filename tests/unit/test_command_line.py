@@ -86,6 +86,8 @@ _KUBECONFIG = {
         (["run", "--slurm-kill-wait=abc"], "--slurm-kill-wait: 'abc': expected a duration"),
         (["run", "--metrics-bind-address=:99999"], "--metrics-bind-address: ':99999'"),
         (["run", "--placeholder-mode=foo"], "--placeholder-mode: 'foo'"),
+        (["run", "--device-resources=a/b=gpu:x,a/b=gpu:y"], "'a/b' is given twice"),
+        (["run", "--gpu-types=H100=h100,H100=h200"], "'H100' is given twice"),
         (["run", "--config=/nowhere"], "--config /nowhere"),
         (["doctor", "--worker=0"], "there is no --worker; did you mean --workers?"),
         (["doctor", "--workers=0"], "--workers: '0'"),
