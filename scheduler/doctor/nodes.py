@@ -27,6 +27,7 @@ from scheduler.doctor.read_nodes import pairs
 from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
 
+_MOST_NAMED: Final = 50
 _SECONDS: Final = 15.0
 
 
@@ -70,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     wanted = set(filter(None, arguments.partition.split(",")))
     chosen = [it for it in found if not wanted or wanted & set(it.partitions)]
+    if wanted and not chosen:
+        names = sorted({name for it in found for name in it.partitions})
+        known = ", ".join(names[:_MOST_NAMED]) or "none"
+        unread = [*unread, f"-p: no node is in such a partition; there are {known}"]
     for why in unread:
         sys.stderr.write(f"{arguments.parser.prog}: {plain(why)}\n")
     if arguments.output == "json":

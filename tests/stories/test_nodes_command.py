@@ -57,6 +57,13 @@ async def test_table_has_the_columns_of_the_page(world: World, nodes: Doctor) ->
     assert len(lines) >= len(world.cluster.nodes)
 
 
+async def test_partition_without_nodes_names_those_with(world: World, nodes: Doctor) -> None:
+    report = await nodes(world.cluster, "-p", "nope")
+    assert report.status == 0
+    told = report.out.partition("-p: no node is in such a partition; there are ")[2].splitlines()
+    assert world.cluster.partition in told[0].split(", ")
+
+
 async def test_server_that_does_not_answer_is_one_line(world: World, nodes: Doctor) -> None:
     report = await nodes(world.cluster, "--slurm-api-base=http://127.0.0.1:9")
     assert (report.status, report.out.count("\n")) == (1, 1)
