@@ -183,15 +183,24 @@ def _showing(given: settings.Settings) -> Showing | None:
 
 
 def _sandbox(arguments: argparse.Namespace) -> int:
+    if sys.stdout is None:
+        return _no_output(arguments)
     from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
 
     return asyncio.run(sandbox.run(arguments))
 
 
-def _demo(_arguments: argparse.Namespace) -> int:
+def _demo(arguments: argparse.Namespace) -> int:
+    if sys.stdout is None:
+        return _no_output(arguments)
     from scheduler.demo import main as demo  # noqa: PLC0415 - not in the image
 
     return asyncio.run(demo.run())
+
+
+def _no_output(arguments: argparse.Namespace) -> int:
+    print(f"{arguments.parser.prog}: standard output is closed", file=sys.stderr)  # by `>&-`
+    return 2
 
 
 def _left_out(arguments: argparse.Namespace) -> int:

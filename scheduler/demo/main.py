@@ -7,12 +7,15 @@ clusters are models.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -32,6 +35,7 @@ from slurmapi import FileToken, SlurmClient, SlurmError, StaticToken
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 0.1
+_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _PAGE: Final = re.compile(rb'"face": ?"page", ?"port": ?(\d+)')
 _LOG_LINES: Final = 15
 
@@ -103,6 +107,12 @@ async def _running_beside(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[No
             task.cancel()
 
 
+def _end_with_parent(libc: ctypes.CDLL) -> None:
+    """Called in a new process: it gets SIGTERM when the demo ends, which may have been killed."""
+    if sys.platform == "linux":
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 @asynccontextmanager
 async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the scheduler, with its output in `log`, and stop it when the block ends.
@@ -125,6 +135,7 @@ async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subpr
             stdin=asyncio.subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
+            preexec_fn=partial(_end_with_parent, ctypes.CDLL(None)),
             start_new_session=True,  # Ctrl-C signals only the demo, which then stops it
         )
     finally:

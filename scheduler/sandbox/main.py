@@ -134,14 +134,14 @@ async def run(args: argparse.Namespace) -> int:
             sandbox = await stack.enter_async_context(Sandbox(shape_of(args), folder=folder))
             example = _write_example(sandbox)
             commands = write_commands(sandbox)
+            sys.stdout.write(_ready(sandbox, example, commands, kept=folder is not None))
+            sys.stdout.flush()
         except FolderError as error:
             sys.stderr.write(f"{PROGRAM} sandbox: --folder: {error}\n")
             return 2
-        except OSError as error:  # the port is in use, or the folder cannot be written
+        except OSError as error:  # the port is in use, or a file or the output cannot be written
             sys.stderr.write(f"{PROGRAM} sandbox: {_told(error)}\n")
             return 2
-        sys.stdout.write(_ready(sandbox, example, commands, kept=args.folder is not None))
-        sys.stdout.flush()
         await _until(ended, sandbox)
     return 0
 

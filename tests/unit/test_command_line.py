@@ -357,6 +357,24 @@ def test_image_says_that_it_has_no_sandbox_and_no_demo(tmp_path: Path):
     assert "/nowhere/kubeconfig" in started[2]
 
 
+@pytest.mark.parametrize("command", ["sandbox", "demo"])
+@pytest.mark.parametrize(
+    ("redirected", "told"),
+    [(">&-", "standard output is closed"), (">/dev/full", "No space left on device")],
+)
+def test_output_of_sandbox_and_demo_that_cannot_be_written_is_told(
+    command: str, redirected: str, told: str
+) -> None:
+    words = ("sh", "-c", f'exec "$0" -m scheduler {command} {redirected}', sys.executable)
+    done = subprocess.run(
+        words, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert done.stderr.startswith(f"slurm-pod-scheduler {command}: ")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_output_that_cannot_be_written_is_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
         words = [sys.executable, "-m", "scheduler", "completion", "bash"]
