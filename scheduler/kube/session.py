@@ -12,7 +12,7 @@ import asyncio
 import ipaddress
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -67,6 +67,7 @@ LONGEST_RETRY_AFTER_SECONDS = 60.0  # a longer Retry-After must be a mistake
 LONGEST_LINE = 16 * 1024 * 1024
 READ_BYTES = 2 * 1024 * 1024  # an answer that nobody reads is stopped at twice as much
 LONGEST_ERROR_BODY = 64 * 1024
+ERROR_BODY_SECONDS = 3.0
 PLUGIN_SECONDS = 15.0  # for the first call of an exec plugin, which delays the first probe
 KUBECONFIG = "KUBECONFIG"
 DEFAULT_KUBECONFIG = "~/.kube/config"
@@ -348,7 +349,7 @@ class KubeSession:
         if 200 <= response.status < 300:
             return response
         async with response:
-            raise _refusal(response, await response.content.read(LONGEST_ERROR_BODY))
+            raise _refusal(response, await _beginning(response))
 
     def _url(self, path: str, query: Query | None) -> URL:
         ending = "?" + urlencode(query) if query else ""
@@ -391,6 +392,19 @@ async def _body(response: aiohttp.ClientResponse, most_bytes: int | None) -> byt
                 break
     if size > most_bytes:
         raise KubeTooLarge(f"an answer of more than {most_bytes} bytes")
+    return b"".join(pieces)
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """The body, which may arrive in several pieces; at most LONGEST_ERROR_BODY bytes of it. If it
+    does not end, what has arrived: the status alone already says that the server has refused.
+    """
+    pieces, left = list[bytes](), LONGEST_ERROR_BODY
+    with suppress(aiohttp.ClientError, TimeoutError):
+        async with asyncio.timeout(ERROR_BODY_SECONDS):
+            while left and (piece := await response.content.read(left)):
+                pieces.append(piece)
+                left -= len(piece)
     return b"".join(pieces)
 
 

@@ -156,14 +156,18 @@ def hang() -> Handler:
     return handle
 
 
-def pieces(*lines: bytes, then: str = "hold") -> Handler:
-    """A watch answer: lines as they are, then "close", "cut" or "hold"."""
+def pieces(
+    *lines: bytes, then: str = "hold", code: int = 200, seconds_apart: float = 0.0
+) -> Handler:
+    """A watch answer, or a body in pieces: lines as they are, then "close", "cut" or "hold"."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
+        response = web.StreamResponse(status=code)
         await response.prepare(request)
         for line in lines:
             await response.write(line)
+            if seconds_apart:
+                await asyncio.sleep(seconds_apart)  # else they may arrive as one
         if then == "cut":
             assert request.transport is not None
             request.transport.abort()

@@ -177,6 +177,27 @@ async def test_404_of_a_gateway_says_nothing_of_the_object(
     assert str(caught.value) == "404 Not Found, and the answer is not one of the Kubernetes API"
 
 
+async def test_status_that_arrives_in_pieces_is_read_to_its_end(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    """Else a pod that is gone would never count as gone, and its job would hold its node."""
+    body = b'{"kind": "Status", "reason": "NotFound", "code": 404}'
+    answer = server.pieces(body[:9], body[9:], then="close", code=404, seconds_apart=0.01)
+    stub.answer("GET", "/x", answer)
+    with pytest.raises(errors.NotFound):
+        await session.request("GET", "/x")
+
+
+@pytest.mark.parametrize("then", ["cut", "hold"])
+async def test_refusal_whose_body_does_not_end_is_one(
+    stub: ApiStub, session: KubeSession, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    monkeypatch.setattr("scheduler.kube.session.ERROR_BODY_SECONDS", 0.05)
+    stub.answer("POST", "/x", server.pieces(b'{"kind": "Sta', then=then, code=403))
+    with pytest.raises(errors.Forbidden):
+        await session.request("POST", "/x", body={})
+
+
 async def test_body_that_is_no_status_is_not_repeated(stub: ApiStub, session: KubeSession) -> None:
     stub.answer("GET", "/x", server.raw(b'{"password": "hunter2"}', 502))
     with pytest.raises(errors.KubeRefused) as caught:
