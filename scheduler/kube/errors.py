@@ -33,6 +33,7 @@ _CONCERN_THIS_REQUEST: Final = frozenset({400, 403, 405, 413, 415, 422})
 # Words in the refusals of webhooks and ValidatingAdmissionPolicies ("denied"), and of the server
 # for a webhook that does not answer ("failed calling webhook", status 500).
 _ADMISSION: Final = re.compile(r"denied (?:the )?request|failed calling webhook")
+LONGEST_RETRY_AFTER_SECONDS = 60.0  # a longer pause must be a mistake
 LONGEST_MESSAGE = 512  # an API server repeats whole objects in some messages; logs need the start
 
 
@@ -130,7 +131,8 @@ class KubeRefused(KubeError):
         self.status = status
         self.reason = reason
         self.message = message[:LONGEST_MESSAGE]
-        self._retry_after = retry_after
+        limit = LONGEST_RETRY_AFTER_SECONDS
+        self._retry_after = None if retry_after is None else min(retry_after, limit)
 
     def __str__(self) -> str:
         said = " ".join(part for part in (self.reason, self.message) if part)
@@ -145,8 +147,8 @@ class KubeRefused(KubeError):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait, from the Retry-After header or the Status' details; None if neither
-        says.
+        """Seconds to wait, at most a minute, from the Retry-After header or the Status' details;
+        None if neither says.
         """
         return self._retry_after
 

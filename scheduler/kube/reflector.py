@@ -498,4 +498,12 @@ def _check_version(version: str) -> None:
 
 def _before(one: str, other: str) -> bool:
     """Whether version `one` is certainly before `other`; False if this cannot be known."""
-    return one.isdecimal() and other.isdecimal() and int(one) < int(other)
+    if not (_is_number(one) and _is_number(other)):
+        return False
+    left, right = one.lstrip("0"), other.lstrip("0")
+    # Python refuses to make an int of a text of more than 4300 digits.
+    return (len(left), left) < (len(right), right)
+
+
+def _is_number(version: str) -> bool:
+    return version.isascii() and version.isdecimal()

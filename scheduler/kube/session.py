@@ -61,7 +61,6 @@ OnAnswer = Callable[[KubeError | None], None]
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s if its version is not there yet
 WATCH_IDLE_SECONDS = 70.0  # bookmarks come about once a minute
-LONGEST_RETRY_AFTER_SECONDS = 60.0  # a longer Retry-After must be a mistake
 # etcd accepts objects of up to 1.5 MiB. In JSON they may have six times as many bytes: the API
 # server writes `<` as `\u003c`, and stores field names and braces as a byte or two.
 LONGEST_LINE = 16 * 1024 * 1024
@@ -491,8 +490,7 @@ def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
 
 def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | None:
     said = response.headers.get("Retry-After", "")
-    seconds = float(said) if said.isdecimal() else status.retry_after_seconds
-    return None if seconds is None else min(seconds, LONGEST_RETRY_AFTER_SECONDS)
+    return float(said) if said.isdecimal() else status.retry_after_seconds
 
 
 def _date(text: str) -> datetime | None:

@@ -309,6 +309,28 @@ async def test_429_on_a_watch_waits_as_told_and_does_not_list(
     assert len(stub.requests("GET")) == 1
 
 
+async def test_pause_that_an_event_of_the_watch_asks_for_is_bounded(
+    stub: ApiStub, watched: Watched
+) -> None:
+    busy = {"kind": "Status", "code": 429, "details": {"retryAfterSeconds": 2**31 - 1}}
+    stub.answer("GET", PATH, page(version="5"))
+    stub.answer("WATCH", PATH, watch({"type": "ERROR", "object": busy}), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    first, second = stub.requests("WATCH")
+    assert second.at - first.at <= 60 + 2 * LONGEST_SECONDS
+
+
+@pytest.mark.parametrize("version", ["9" * 5000, "0", "-1", "\u0663", "abc", "7 "])
+async def test_strange_version_of_a_bookmark_ends_nothing(
+    stub: ApiStub, watched: Watched, version: str
+) -> None:
+    stub.answer("GET", PATH, page(pod("a"), version="5"))
+    stub.answer("WATCH", PATH, watch(bookmark(version), then="close"), watch())
+    await stub.wait_for_requests(1, "WATCH")
+    await asyncio.sleep(30)  # with the version of the bookmark the next watch begins, or waits
+    assert watched.names == {"a"}
+
+
 async def test_429_on_a_list_waits_as_told(stub: ApiStub, watched: Watched) -> None:
     stub.answer("GET", PATH, status(429, retry_after="1"), page(pod("a")))
     stub.answer("WATCH", PATH, watch())
