@@ -14,6 +14,8 @@ JITTER_FACTOR: Final = 1.2
 # A share of the lease, reserved for requests on their way and for two clocks that run at different
 # speeds.
 _MARGIN: Final = 0.1
+# As client-go does, a holder that releases the lease leaves it with no holder and one second.
+_RELEASED_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +78,17 @@ class Candidate:
 
         The time of another's lease starts when this process first sees a new version of it, which
         is never before its holder requested it. A deleted lease still counts as its holder's until
-        its time is over.
+        its time is over, as does one that somebody has edited, whose holder may write until then.
         """
         known, self._seen = self._seen, observed
         if observed is None:
             return
         record = observed.record
-        if record.holder in {"", self.identity}:
+        was_ours = known is not None and known.record.holder == self.identity
+        if record.holder == self.identity or (not record.holder and (was_ours or _is_free(record))):
             self._others_until = _NEVER
         elif known is None or known.version != observed.version:
-            self._others_until = now + (record.seconds or self._timing.lease)
+            self._others_until = now + max(record.seconds, self._timing.lease)
         if record.holder != self.identity:
             self.valid_until = self.renew_by = _NEVER
 
@@ -114,5 +117,12 @@ class Candidate:
         self.valid_until = self.renew_by = _NEVER
         if self._seen is None or self.holder != self.identity:
             return None
-        # as client-go does: no holder, and one second
-        return LeaseRecord(holder="", seconds=1.0, transitions=self._seen.record.transitions)
+        transitions = self._seen.record.transitions
+        return LeaseRecord(holder="", seconds=_RELEASED_SECONDS, transitions=transitions)
+
+
+def _is_free(record: LeaseRecord) -> bool:
+    """Whether its last holder has released it, or it never had one. Otherwise somebody has taken
+    the holder out.
+    """
+    return record.seconds <= _RELEASED_SECONDS

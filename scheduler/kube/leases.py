@@ -79,14 +79,21 @@ class Leases:
 
     async def write(self, record: LeaseRecord) -> Observed:
         """Replace the last known version, or create the Lease if there was none. Returns the Lease
-        as stored. Raises Conflict if another process has written it since the last read, and
-        NotFound if it was deleted.
+        as stored. Raises Conflict if another process has written it since the last read, NotFound
+        if it was deleted, and KubeGarbled if the answer shows another holder or duration.
         """
-        if self._object is None:
-            return self._took(await self._create(record))
-        body = {**self._object, "spec": {**self._object.get("spec", {}), **self._spec(record)}}
+        stored = self._took(await (self._create if self._object is None else self._put)(record))
+        said = stored.record
+        if (said.holder, said.seconds) != (record.holder, int(record.seconds)):
+            # An admission webhook may change it, and each candidate would count as the holder.
+            raise KubeGarbled(f"the Lease is not stored as sent: its holder is {said.holder!r}")
+        return stored
+
+    async def _put(self, record: LeaseRecord) -> bytes:
+        known = self._object or {}
+        body = {**known, "spec": {**known.get("spec", {}), **self._spec(record)}}
         path = f"{self._folder}/{self._name}"
-        return self._took(await self._ask("PUT", path, body=body, operation="update_lease"))
+        return await self._ask("PUT", path, body=body, operation="update_lease")
 
     async def _create(self, record: LeaseRecord) -> bytes:
         body = {

@@ -19,7 +19,7 @@ from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import CLAIMS, NAMESPACES, NODES, PODS, VOLUMES, Decode
-from tests.unit.kube.server import ApiStub, Failures, ok, page, pod, watch
+from tests.unit.kube.server import ApiStub, Failures, ok, page, pod, status, watch
 
 NONE_OF_ITS: dict[str, Any] = {
     "object": {},
@@ -89,6 +89,22 @@ async def test_renewal_of_a_lease_is_garbled(
     stub.answer("PUT", f"{LEASE}/lead", ok(body))
     lease = leases(session)
     await lease.read()
+    with pytest.raises(KubeGarbled):
+        await lease.write(RECORD)
+
+
+@pytest.mark.parametrize(
+    "spec", [{"holderIdentity": "x", "leaseDurationSeconds": 15}, {"holderIdentity": "me"}, {}]
+)
+async def test_lease_that_is_stored_otherwise_is_not_held(
+    stub: ApiStub, session: KubeSession, spec: dict[str, Any]
+) -> None:
+    """Else every candidate would lead."""
+    meta = {"name": "lead", "uid": "u", "resourceVersion": "1"}
+    stub.answer("GET", f"{LEASE}/lead", status(404))
+    stub.answer("POST", LEASE, ok({"kind": "Lease", "metadata": meta, "spec": spec}))
+    lease = leases(session)
+    assert await lease.read() is None
     with pytest.raises(KubeGarbled):
         await lease.write(RECORD)
 

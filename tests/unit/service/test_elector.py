@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -252,6 +254,27 @@ async def test_leader_that_finds_another_in_the_lease_stops_at_once(
     assert one.ended is not None
     assert "is held by usurper now" in str(one.ended[1])
     assert not one.may_write
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["leader answers", "leader hangs"])
+@pytest.mark.parametrize(
+    "edit", [{"holder": ""}, {"seconds": 1.0}, {"seconds": 0.0}], ids=["holder", "second", "none"]
+)
+async def test_lease_that_somebody_edits_has_one_writer(
+    lease: TinyLease, start: Start, edit: dict[str, Any], *, down: bool
+) -> None:
+    """As people do to make another process lead, when this one seems to hang."""
+    one = start("one")
+    await one.elector.elected.wait()
+    two = start("two")
+    await asyncio.sleep(30.1)
+    one.view.down = down
+    assert lease.stored is not None
+    lease.put(dataclasses.replace(lease.stored.record, **edit))
+    for _ in range(400):
+        await asyncio.sleep(0.1)
+        assert not (one.may_write and two.may_write)
+    assert (one.may_write, two.may_write) == (not down, down)
 
 
 async def test_deleted_lease_is_made_anew_by_its_holder(lease: TinyLease, start: Start) -> None:
