@@ -18,7 +18,8 @@ from scheduler.core.actions import Evict, Hurry
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts
 from scheduler.execute.ending_brake import EndingBrake
-from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, condition
+from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, Refused, condition
+from scheduler.kube.errors import KubeRefused
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
@@ -28,8 +29,11 @@ log = structlog.get_logger(__name__)
 _AGAIN_SECONDS: Final = 10.0
 # How often the Eviction API is asked again while a budget holds the pod.
 _ASK_SECONDS: Final = 2.0
+# The watch shows by then that a pod is gone.
+_GONE_SECONDS: Final = 1.0
 # This many pods of a gang are ended at once.
 _AT_ONCE: Final = 16
+_NEVER: Final = float("-inf")
 
 
 class Evictor:
@@ -66,24 +70,52 @@ class Evictor:
                 due.append(action)
             else:
                 waits.append(wait)
-        waits += await few_at_once(_AT_ONCE, due, partial(self._evict, unit))
+        refusals = list[KubeRefused]()
+        for result in await few_at_once(_AT_ONCE, due, partial(self._try, unit)):
+            if isinstance(result, KubeRefused):
+                refusals.append(result)
+            else:
+                waits.append(result)
+        if refusals:
+            raise refusals[0]
         return min(waits)
 
     async def _wait(self, unit: Unit, action: Evict) -> float | None:
         """None if the pod may be ended now, otherwise for how many seconds it may not."""
-        sent_at = unit.eviction.sent_at.get(action.pod.uid)
-        again_in = 0.0 if sent_at is None else sent_at + _AGAIN_SECONDS - self._clock()
+        state, uid, now = unit.eviction, action.pod.uid, self._clock()
+        again_in = state.sent_at.get(uid, _NEVER) + _AGAIN_SECONDS - now
+        if again_in <= 0 and uid in state.held_at:
+            again_in = state.held_at[uid] + _ASK_SECONDS - now
+            again_in = min(again_in, self._budget_left(unit, uid, now))
         return again_in if again_in > 0 else await self._brake.seconds(unit, action)
+
+    async def _try(self, unit: Unit, action: Evict) -> float | KubeRefused:
+        """As `_evict`. A refusal is returned, because it must not keep the other pods of a gang
+        from being ended.
+        """
+        try:
+            return await self._evict(unit, action)
+        except KubeRefused as error:
+            if error.concerns_this_request:
+                self._say_refused(unit, action, error)
+            return error
 
     async def _evict(self, unit: Unit, action: Evict) -> float:
         pod, now = action.pod, self._clock()
-        if not await self._mark(pod, action):
-            return 1.0  # the pod is gone, which the watch will show soon
-        left = self._budget_left(unit, pod, now)
-        if left > 0 and await self._eviction_is_held(pod, action):
-            self._say_held(unit, action, left)
-            return min(_ASK_SECONDS, left)
-        await self._delete(unit, action, asked=left > 0)
+        if unit.eviction.disrupted.get(pod.uid) != action.message:
+            if not await self._mark(pod, action):
+                return _GONE_SECONDS
+            unit.eviction.disrupted[pod.uid] = action.message
+        left = self._budget_left(unit, pod.uid, now)
+        answer = await self._ask(action) if left > 0 else None
+        match answer:
+            case Gone():
+                return _GONE_SECONDS
+            case Held() | Refused():
+                self._hold(unit, action, answer, left)
+                return min(_ASK_SECONDS, left)
+            case _:
+                await self._delete(unit, action, asked=answer is not None)
         unit.eviction.sent_at[pod.uid] = now
         return _AGAIN_SECONDS
 
@@ -96,9 +128,16 @@ class Evictor:
         again_in = unit.eviction.hurried_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
         if again_in > 0:
             return again_in
-        await self._kube.delete_pod(
-            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
-        )
+        try:
+            await self._kube.delete_pod(
+                pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
+            )
+        except KubeRefused as error:
+            if not error.concerns_this_request:
+                raise
+            self._say_refused(unit, action, error)
+            unit.eviction.hurried_at[pod.uid] = now
+            return _AGAIN_SECONDS
         unit.eviction.hurried_at[pod.uid] = now
         message = (
             f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
@@ -125,23 +164,51 @@ class Evictor:
         )
         return not isinstance(patched, Gone)
 
-    def _budget_left(self, unit: Unit, pod: PodFacts, now: float) -> float:
+    def _budget_left(self, unit: Unit, uid: str, now: float) -> float:
         if not self._budget_seconds:
             return 0.0
-        return unit.eviction.held_since.setdefault(pod.uid, now) + self._budget_seconds - now
+        return unit.eviction.held_since.setdefault(uid, now) + self._budget_seconds - now
 
-    async def _eviction_is_held(self, pod: PodFacts, action: Evict) -> bool:
-        outcome = await self._kube.evict_pod(
-            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
-        )
-        return isinstance(outcome, Held)
-
-    def _say_held(self, unit: Unit, action: Evict, left: float) -> None:
-        if left == self._budget_seconds:  # the first time
-            message = (
-                f"{action.message}; a PodDisruptionBudget holds the pod, for {left:.0f} s at most"
+    async def _ask(self, action: Evict) -> DeletionAccepted | Held | Refused | Gone:
+        """Ask the Eviction API. Whatever it refuses for, the pod is held no longer than by a
+        budget: with two of them, for instance, it answers 500.
+        """
+        pod = action.pod
+        try:
+            return await self._kube.evict_pod(
+                pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
             )
-            self._tell(unit, action.pod.uid, action.reason, message)
+        except KubeRefused as error:
+            return Refused.of(error)
+
+    def _hold(self, unit: Unit, action: Evict, answer: Held | Refused, left: float) -> None:
+        """Note that the pod may not be evicted yet, and say so the first time."""
+        state, uid = unit.eviction, action.pod.uid
+        first = uid not in state.held_at
+        state.held_at[uid] = self._clock()
+        if not first:
+            return
+        why = "a PodDisruptionBudget holds the pod"
+        if isinstance(answer, Refused):
+            why = f"the Eviction API refuses to end the pod ({answer.why}), which stays"
+        message = f"{action.message}; {why}, for {left:.0f} s at most"
+        self._tell(unit, uid, action.reason, message)
+
+    def _say_refused(self, unit: Unit, action: Evict | Hurry, error: KubeRefused) -> None:
+        """Say that the API server refuses the deletion, and will do so until something changes:
+        once on each pod, and in one line of the log for all pods of a gang.
+        """
+        pod, why, told = action.pod, Refused.of(error).why, unit.eviction.refused
+        if not told:
+            names = {"namespace": pod.namespace, "pod": pod.name}
+            log.error("deletion refused", **names, reason=action.reason, why=why)
+        if told.get(pod.uid) != why:
+            told[pod.uid] = why
+            message = (
+                f"{action.message}; the API server refuses to delete the pod: {why}. The scheduler "
+                "tries again"
+            )
+            self._tell(unit, pod.uid, action.reason, message)
 
     async def _delete(self, unit: Unit, action: Evict, *, asked: bool) -> None:
         """Delete the pod. If the Eviction API has just done that (`asked`), only put our condition

@@ -8,14 +8,14 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from scheduler.core.actions import Evict
+from scheduler.core.actions import Evict, Hurry
 from scheduler.core.brake import BrakeLimits
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
 from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.kube.api import KubeApi
-from scheduler.kube.errors import KubeUnreachable
+from scheduler.kube.errors import Forbidden, KubeUnreachable, refused
 from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.slurmctld import Slurmctld
@@ -118,6 +118,7 @@ async def test_budget_holds_a_pod_no_longer_than_the_site_allows(kube):
     kube.budget_holds = True
     assert 30 <= await stage.until_deleted() < 42
     assert 10 <= kube.evictions <= 16
+    assert len(kube.patches) == 1
     assert stage.messages == [
         "Slurm job 7 was preempted; a PodDisruptionBudget holds the pod, for 30 s at most",
         "Slurm job 7 was preempted; the pod is deleted",
@@ -140,3 +141,77 @@ async def test_failure_on_the_way_is_raised_and_not_taken_for_done(kube):
         await stage.evictor.evict(stage.unit, [EVICT])
     await stage.until_deleted()
     assert kube.deleted == [UID]
+
+
+async def test_pod_that_is_held_is_asked_about_no_more_often_than_every_two_seconds(kube):
+    """Its unit may have passes for other reasons, such as edits."""
+    stage = Stage(kube, budget_seconds=30)
+    kube.budget_holds = True
+    for _ in range(100):
+        await stage.evictor.evict(stage.unit, [EVICT])
+        await asyncio.sleep(0.1)
+    assert kube.evictions <= 6
+    assert len(kube.patches) == 1
+
+
+@pytest.mark.parametrize("began", [0.0, 10.0, 1023.9])
+async def test_hold_is_told_whenever_it_begins(kube, began):
+    await asyncio.sleep(began)
+    stage = Stage(kube, budget_seconds=30)
+    kube.budget_holds = True
+    await stage.evictor.evict(stage.unit, [EVICT])
+    assert [it for it in stage.messages if "PodDisruptionBudget" in it]
+
+
+async def test_pod_with_two_budgets_goes_when_the_site_says_so(kube):
+    """The Eviction API answers 500 for such a pod, however often it is asked."""
+    stage = Stage(kube, budget_seconds=30)
+    two = "This pod has more than one PodDisruptionBudget, which is not supported"
+    kube.fail["evict"].extend(refused(500, reason="InternalError", message=two) for _ in range(99))
+    assert 30 <= await stage.until_deleted() < 42
+    assert stage.messages == [
+        "Slurm job 7 was preempted; the Eviction API refuses to end the pod (500 InternalError "
+        f"{two}), which stays, for 30 s at most",
+        "Slurm job 7 was preempted; the pod is deleted",
+    ]
+
+
+async def test_deletion_that_is_refused_is_told_once(kube):
+    stage = Stage(kube)
+    kube.fail["delete"].extend(refused(403, reason="Forbidden", message="kept") for _ in range(3))
+    for _ in range(3):
+        with pytest.raises(Forbidden):
+            await stage.evictor.evict(stage.unit, [EVICT])
+    assert stage.messages == [
+        "Slurm job 7 was preempted; the API server refuses to delete the pod: 403 Forbidden kept. "
+        "The scheduler tries again"
+    ]
+    await stage.until_deleted()
+
+
+async def test_pod_of_a_gang_that_cannot_be_deleted_keeps_no_other(kube):
+    stage = Stage(kube)
+    uids = [f"uid-{number:02}" for number in range(40)]
+    for uid in uids:
+        kube.create(uid, name=uid, node="n1", phase="Running")
+    delete = kube.delete_pod
+
+    async def refusing(namespace, name, uid, **options):
+        if uid in uids[:20]:
+            raise refused(403, message="kept")
+        return await delete(namespace, name, uid, **options)
+
+    kube.delete_pod = refusing
+    gang = [replace(EVICT, pod=pod(PodStage.BOUND, uid=uid)) for uid in uids]
+    with pytest.raises(Forbidden):
+        await stage.evictor.evict(stage.unit, gang)
+    assert sorted(kube.deleted) == uids[20:]
+    assert sum("refuses to delete" in it for it in stage.messages) == 20
+
+
+async def test_refusal_to_hurry_a_pod_is_told_and_ends_nothing_else(kube):
+    stage = Stage(kube)
+    kube.fail["delete"].append(refused(403, message="kept"))
+    hurry = Hurry(EVICT.pod, EVICT.reason, EVICT.message, grace_seconds=1)
+    assert await stage.evictor.hurry(stage.unit, hurry) > 5
+    assert "refuses to delete the pod: 403 kept" in stage.messages[0]
