@@ -413,6 +413,9 @@ def _fails_for_this(error: KubeRefused) -> bool:
 def _about_uid(error: KubeRefused) -> bool:
     """Whether the refusal says that the pod has another uid. For a binding the server says "UID in
     precondition", for a deletion "the UID in the precondition" (measured).
+
+    Most refusals quote the pod's name, which its author chooses, for example `metadata.uid`. No
+    name has a colon, a blank or a capital letter.
     """
     message = error.message
-    return "metadata.uid" in message or ("UID in" in message and "precondition" in message)
+    return "metadata.uid: " in message or ("UID in" in message and "precondition" in message)

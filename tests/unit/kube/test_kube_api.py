@@ -128,6 +128,13 @@ async def test_status_that_the_server_will_not_take_is_refused_in_its_words(
     assert message in outcome.why
 
 
+async def test_pod_with_the_name_of_a_field_is_not_gone(stub: ApiStub, api: KubeApi) -> None:
+    """Else it would never be deleted where a policy refuses its status."""
+    name, path = "metadata.uid", "/api/v1/namespaces/ns/pods/metadata.uid/status"
+    stub.answer("PATCH", path, status(422, message=f'pods "{name}" is forbidden: not at night'))
+    assert isinstance(await api.patch_pod_status("ns", name, "u"), Refused)
+
+
 async def test_words_of_a_refusal_are_bounded_in_bytes(stub: ApiStub, api: KubeApi) -> None:
     stub.answer("POST", BINDING, status(422, message="é" * 10_000))
     outcome = await api.bind("ns", "p", "u", node="n1")
