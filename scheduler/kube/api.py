@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from scheduler.core.gang_sources import OBJECTS, GroupRef, Source
 from scheduler.core.group_status import FIELD_MANAGER
 from scheduler.kube import errors
 from scheduler.kube.clip import clipped
+from scheduler.kube.depth import decoded
 from scheduler.kube.errors import (
     Conflict,
     Forbidden,
@@ -261,7 +263,7 @@ class KubeApi:
             body = await self._read(_pod_path(namespace, name), operation="get_pod")
         except NotFound:
             return None
-        pod = decode_pod(body)
+        pod = await decoded(decode_pod, body)
         if not pod.metadata.uid or pod.metadata.name != name:
             raise KubeGarbled("an answer about a pod does not hold it")
         return pod
@@ -281,7 +283,7 @@ class KubeApi:
             if error.status != _NOT_FOUND or await self._serves(ref.api_version):
                 raise
             return Unserved(ref.api_version, ref.plural)
-        found = decode_group(ref, body)
+        found = await decoded(partial(decode_group, ref), body)
         return None if ref.uid and found.metadata.uid != ref.uid else found
 
     async def patch_group_status(
@@ -318,7 +320,7 @@ class KubeApi:
             body = await self._read(path, operation="get_namespace")
         except (NotFound, Forbidden):
             return None
-        uid = decode_identified(body).metadata.uid
+        uid = (await decoded(decode_identified, body)).metadata.uid
         if not uid:
             raise KubeGarbled("an answer about a Namespace does not hold it")
         return uid
@@ -349,7 +351,7 @@ class KubeApi:
             body = await self._read(path, operation="probe")
         except NotFound:
             return {}
-        return decode_identified(body).metadata.annotations
+        return (await decoded(decode_identified, body)).metadata.annotations
 
     async def probe(self, path: str) -> None:
         """Check that this list may be read, by a request for one item of it. Raises Forbidden."""
@@ -382,8 +384,10 @@ class KubeApi:
         await self._policy(lambda: self._write(method, path, **options))
 
     async def _write(self, method: str, path: str, **options: Any) -> None:
-        """Send a write once. Raises KubeGarbled if the answer does not confirm it."""
-        check_done(await self._session.request(method, path, **options))
+        """Send a write once. Raises KubeGarbled if the answer does not confirm it. It mostly holds
+        the object, whose author decides how deeply it is nested.
+        """
+        await decoded(check_done, await self._session.request(method, path, **options))
 
 
 def _pod_path(namespace: str, name: str) -> str:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from scheduler.kube.errors import KubeTooDeep
+
+T = TypeVar("T")
 
 MOST_LEVELS: Final = 64
 """How many levels are kept. What is read of an object has fewer than 20."""
@@ -38,6 +42,14 @@ async def shallow_in_turns(data: bytes) -> bytes:
     for _ in _cut(data, kept):
         await asyncio.sleep(0)
     return b"".join(kept)
+
+
+async def decoded(decode: Callable[[bytes], T], data: bytes) -> T:
+    """What `decode` makes of this answer, or of what is left of it if it is nested too deeply."""
+    try:
+        return decode(data)
+    except KubeTooDeep:
+        return decode(await shallow_in_turns(data))
 
 
 def _cut(data: bytes, kept: list[bytes]) -> Iterator[None]:

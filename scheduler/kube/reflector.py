@@ -24,12 +24,11 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 import structlog
 
-from scheduler.kube.depth import shallow_in_turns
+from scheduler.kube.depth import decoded
 from scheduler.kube.errors import (
     KubeError,
     KubeGarbled,
     KubeInterrupted,
-    KubeTooDeep,
     KubeTooLarge,
     KubeUnreachable,
     TooMany,
@@ -289,10 +288,7 @@ class Reflector(Generic[T]):
             read = 0
             while (lines := await self._next(batches)) is not None:
                 for line in lines:
-                    try:
-                        event = self._read(line)
-                    except KubeTooDeep:
-                        event = self._read(await shallow_in_turns(line))
+                    event = await decoded(self._read, line)
                     for change in self._take(event):
                         yield change
                     read = await _breathe(read + len(line))
@@ -397,10 +393,7 @@ class Reflector(Generic[T]):
             operation=f"list_{self.name}",
             most_bytes=MOST_PAGE_BYTES,
         )
-        try:
-            page = pieces(body)
-        except KubeTooDeep:
-            page = pieces(await shallow_in_turns(body))
+        page = await decoded(pieces, body)
         _check_version(page.metadata.resource_version)
         items, read = list[T](), 0
         for piece in page.items or ():

@@ -6,7 +6,7 @@ missing is named. Memory is bounded: at most MOST_EVENTS Events, texts clipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
@@ -15,8 +15,8 @@ from msgspec import structs
 
 from scheduler.kube.clip import clipped
 from scheduler.kube.controllers import CONTROLLERS, controller_path
-from scheduler.kube.depth import shallow_in_turns
-from scheduler.kube.errors import Forbidden, KubeTooDeep, KubeTooLarge, NotFound
+from scheduler.kube.depth import decoded
+from scheduler.kube.errors import Forbidden, KubeTooLarge, NotFound
 from scheduler.kube.session import Query
 from scheduler.kube.wire import (
     ItemList,
@@ -208,16 +208,8 @@ async def _pod(session: Reader, namespace: str, name: str) -> tuple[Pod | None, 
             f"you may not get pods in namespace {namespace}: the right `get` on `pods` is missing "
             f"there; name another namespace with -n, or ask the administrators ({error})"
         ) from error
-    stopped = await _decoded(_decode_stops, body)
-    return await _decoded(decode_pod, body), tuple(_stops(stopped))
-
-
-async def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
-    """The answer, also if something in it is nested deeply, which nobody reads."""
-    try:
-        return decode(body)
-    except KubeTooDeep:
-        return decode(await shallow_in_turns(body))
+    stopped = await decoded(_decode_stops, body)
+    return await decoded(decode_pod, body), tuple(_stops(stopped))
 
 
 def _stops(pod: _StoppedPod) -> Iterator[Stop]:
@@ -251,7 +243,7 @@ async def _events(
             limit //= _FEWER
             if not limit:
                 return (), False, "its Events, which are too large"
-    page = await _decoded(_decode_events, body)
+    page = await decoded(_decode_events, body)
     found = [_bounded(it) for it in page.items or ()]
     found = found if pod is not None else _of_the_last(found)
     return tuple(found), bool(page.metadata.continue_), ""
@@ -283,7 +275,8 @@ async def _with_controller(session: Reader, seen: Sighting, pod: Pod) -> Sightin
     if not path:
         return seen
     try:
-        found = decode_identified(await session.request("GET", path, timeout=_SECONDS)).metadata
+        body = await session.request("GET", path, timeout=_SECONDS)
+        found = (await decoded(decode_identified, body)).metadata
     except Forbidden:
         resource = CONTROLLERS[owner.kind, owner.api_version]
         why = f"you may not read {owner.kind} {owner.name} (the right `get` on `{resource}`)"

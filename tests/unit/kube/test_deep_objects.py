@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from scheduler.core.gang_sources import GroupRef
+from scheduler.kube.api import DeletionAccepted, KubeApi, Patched
 from scheduler.kube.depth import MOST_LEVELS, shallow, shallow_in_turns
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import PODS
@@ -50,6 +52,32 @@ async def test_deep_object_ends_no_watch(stub: ApiStub, session: KubeSession, le
     async with running(session, PODS) as reflector:
         await until(lambda: len(reflector.store) == 3)
     assert (len(stub.requests("GET")), len(stub.requests("WATCH"))) == (1, 1)
+
+
+@DEPTHS
+async def test_deep_pod_is_written_read_and_deleted(
+    stub: ApiStub, session: KubeSession, levels: int
+) -> None:
+    """Else it would never get the condition that comes before its deletion, and keep its node."""
+    api, path, stored = KubeApi(session), "/api/v1/namespaces/ns/pods/evil", deep("evil", levels)
+    stub.answer("PATCH", f"{path}/status", raw(stored))
+    stub.answer("DELETE", path, raw(stored))
+    stub.answer("GET", path, raw(stored))
+    patched = await api.patch_pod_status("ns", "evil", "u", annotations={"a": "b"})
+    assert isinstance(patched, Patched)
+    assert isinstance(await api.delete_pod("ns", "evil", "u"), DeletionAccepted)
+    found = await api.get_pod("ns", "evil")
+    assert found is not None
+    assert found.metadata.name == "evil"
+
+
+@DEPTHS
+async def test_deep_object_of_a_gang_is_read(
+    stub: ApiStub, session: KubeSession, levels: int
+) -> None:
+    stub.answer("GET", "/apis/batch/v1/namespaces/ns/jobs/evil", raw(deep("evil", levels)))
+    found = await KubeApi(session).get_group(GroupRef("batch/v1", "jobs", "ns", "evil"))
+    assert found is not None
 
 
 @DEPTHS
