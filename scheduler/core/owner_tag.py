@@ -131,7 +131,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
     """
     try:
         tag = _decoder.decode(admin_comment)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):  # the latter for deeply nested JSON of others
         return None
     return tag if tag.adds_up else None
 

@@ -114,6 +114,11 @@ def test_tag_of_several_pods_that_lacks_anything_is_none(changes):
     assert read_tag(of_several(**changes)) is None
 
 
+def test_text_of_others_may_be_nested_deeply():
+    """Else one such job would end the process, which reads the comments of all jobs."""
+    assert read_tag('{"environment":' + "[" * 20_000) is None
+
+
 @given(st.text(max_size=60))
 def test_text_of_others_is_no_tag_and_no_error(text):
     assert read_tag(text) is None
