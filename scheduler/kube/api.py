@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -42,6 +42,9 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 # Custom resources take no other patch than a plain merge, which replaces lists.
 _MERGED_BY_KEY = frozenset({OBJECTS[Source.POD_GROUP]})
+# A webhook that hangs has ten seconds by default. Then the server goes on without it, or refuses
+# the write in words; a client that has gone by then gets neither, however often it tries.
+_WRITE_SECONDS: Final = 15.0
 # Who asks for the server's time can do without it.
 _CLOCK_SECONDS = 3.0
 _INTERNAL_ERROR = 500
@@ -387,7 +390,8 @@ class KubeApi:
         """Send a write once. Raises KubeGarbled if the answer does not confirm it. It mostly holds
         the object, whose author decides how deeply it is nested.
         """
-        await decoded(check_done, await self._session.request(method, path, **options))
+        answer = await self._session.request(method, path, timeout=_WRITE_SECONDS, **options)
+        await decoded(check_done, answer)
 
 
 def _pod_path(namespace: str, name: str) -> str:

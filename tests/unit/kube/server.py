@@ -111,6 +111,16 @@ def ok(body: Any, code: int = 200) -> Handler:
     return handle
 
 
+def late(answer: Handler, seconds: float) -> Handler:
+    """That answer, after so many seconds."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await answer(request)
+
+    return handle
+
+
 def raw(body: bytes, code: int = 200) -> Handler:
     async def handle(_request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, status=code)

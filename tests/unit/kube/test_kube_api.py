@@ -21,7 +21,7 @@ from scheduler.kube.api import (
     Refused,
 )
 from scheduler.kube.session import KubeSession
-from tests.unit.kube.server import ApiStub, Handler, cut, ok, pod, raw, status
+from tests.unit.kube.server import ApiStub, Handler, cut, late, ok, pod, raw, status
 
 POD = "/api/v1/namespaces/ns/pods/p"
 BINDING = f"{POD}/binding"
@@ -282,6 +282,23 @@ async def test_status_patch_of_a_pod_that_is_gone(
 ) -> None:
     stub.answer("PATCH", STATUS, answer)
     assert await api.patch_pod_status("ns", "p", "u", annotations={"a": "b"}) == Gone()
+
+
+@pytest.mark.looptime
+async def test_writes_outlast_a_webhook_that_hangs(stub: ApiStub, api: KubeApi) -> None:
+    """The API server waits ten seconds for it, and goes on without it if its policy is Ignore. Else
+    a pod whose job has ended would not be deleted before somebody repairs the webhook.
+    """
+    stored = late(ok(pod("p", uid="u")), 10.5)
+    stub.answer("PATCH", STATUS, stored)
+    stub.answer("DELETE", POD, stored)
+    stub.answer("POST", BINDING, late(status(500, message='failed calling webhook "x"'), 10.5))
+    stub.answer("GET", POD, ok(pod("p", uid="u")))
+    assert await api.patch_pod_status("ns", "p", "u", annotations={"a": "b"}) == Patched()
+    assert await api.delete_pod("ns", "p", "u") == DeletionAccepted()
+    refused = await api.bind("ns", "p", "u", node="n1")
+    assert isinstance(refused, Refused)
+    assert "failed calling webhook" in refused.why
 
 
 async def test_pod_is_read(stub: ApiStub, api: KubeApi) -> None:
