@@ -19,7 +19,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts
 from scheduler.execute.ending_brake import EndingBrake
 from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, Refused, condition
-from scheduler.kube.errors import KubeRefused
+from scheduler.kube.errors import KubeError, KubeRefused
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 _AGAIN_SECONDS: Final = 10.0
 # How often the Eviction API is asked again while a budget holds the pod.
 _ASK_SECONDS: Final = 2.0
+# For how long it is tried to set the condition before the pod is deleted without it.
+_MARK_SECONDS: Final = 30.0
 # The watch shows by then that a pod is gone.
 _GONE_SECONDS: Final = 1.0
 # This many pods of a gang are ended at once.
@@ -102,10 +104,8 @@ class Evictor:
 
     async def _evict(self, unit: Unit, action: Evict) -> float:
         pod, now = action.pod, self._clock()
-        if unit.eviction.disrupted.get(pod.uid) != action.message:
-            if not await self._mark(pod, action):
-                return _GONE_SECONDS
-            unit.eviction.disrupted[pod.uid] = action.message
+        if not await self._marked(unit, action, now):
+            return _GONE_SECONDS
         left = self._budget_left(unit, pod.uid, now)
         answer = await self._ask(action) if left > 0 else None
         match answer:
@@ -151,6 +151,24 @@ class Evictor:
             message=message,
         )
         return _AGAIN_SECONDS
+
+    async def _marked(self, unit: Unit, action: Evict, now: float) -> bool:
+        """Set the condition, unless that was done. A failure is raised for a while only: the end of
+        the pod is more important than the condition. False if the pod is gone.
+        """
+        state, uid = unit.eviction, action.pod.uid
+        if state.disrupted.get(uid) == action.message:
+            return True
+        began = state.marked_since.setdefault(uid, now)
+        try:
+            there = await self._mark(action.pod, action)
+        except KubeError:
+            if now - began < _MARK_SECONDS:
+                raise
+            return True
+        if there:
+            state.disrupted[uid] = action.message
+        return there
 
     async def _mark(self, pod: PodFacts, action: Evict) -> bool:
         """Set the condition, which lets a Job's podFailurePolicy ignore this failure. False if the

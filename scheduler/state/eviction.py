@@ -17,6 +17,8 @@ class Eviction:
     """Since when the Eviction API has been tried for each pod, by uid."""
     held_at: dict[str, float] = field(default_factory=dict)
     """When the Eviction API last refused to end each pod, by uid."""
+    marked_since: dict[str, float] = field(default_factory=dict)
+    """Since when it has been tried to set the condition on each pod, by uid."""
     disrupted: dict[str, str] = field(default_factory=dict)
     """The message of the condition that was written on each pod, by uid."""
     refused: dict[str, str] = field(default_factory=dict)
@@ -26,7 +28,13 @@ class Eviction:
 
     def forget(self, uid: str) -> None:
         """Forget the pod, which is gone."""
-        for times in (self.sent_at, self.hurried_at, self.held_since, self.held_at):
+        for times in (
+            self.sent_at,
+            self.hurried_at,
+            self.held_since,
+            self.held_at,
+            self.marked_since,
+        ):
             times.pop(uid, None)
         for texts in (self.disrupted, self.refused):
             texts.pop(uid, None)

@@ -9,6 +9,7 @@ import pytest
 from scheduler.core.annotation_size import LIMIT
 from scheduler.core.naming import JOB_ID
 from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS
+from scheduler.kube.errors import KubeInterrupted
 from slurmapi import BaseState
 
 # An hour of virtual time takes 12 s of CPU, and more where the cores have other work.
@@ -115,6 +116,18 @@ async def test_pod_whose_disruption_cannot_be_written_goes_nevertheless(slurm, k
     kube.refuses["patch"] = WORDS
     slurm.end(job_id, BaseState.PREEMPTED)
     await asyncio.sleep(10)
+    assert kube.deleted == [UID]
+
+
+async def test_pod_whose_disruption_is_never_answered_goes_after_a_while(slurm, kube, service):
+    """A webhook hangs for longer than a write may take."""
+    service.start()
+    job_id = await allocated(slurm, kube)
+    kube.fail["patch"].extend(KubeInterrupted("no answer") for _ in range(1000))
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await asyncio.sleep(25)
+    assert kube.deleted == []
+    await asyncio.sleep(60)
     assert kube.deleted == [UID]
 
 
