@@ -27,7 +27,7 @@ from scheduler.kube.errors import KubeInterrupted
 from scheduler.slurm.census import Census
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.state.units import Unit
-from slurmapi import SlurmError
+from slurmapi import SlurmError, SlurmRefused
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,11 @@ class Release:
             if own is None:
                 return 0.0
             job.wrote(await self._farewell.write(own, action.outcome))
-            await self._canceller.cancel(action.job_id, send_by=own.send_by)
+            try:
+                await self._canceller.cancel(action.job_id, send_by=own.send_by)
+            except SlurmRefused as error:
+                self._note_refusal(unit, action.job_id, error)
+                raise
             job.was_cancelled(self._clock())
         else:
             await self.end_other(unit, action.job_id)
@@ -80,6 +84,16 @@ class Release:
             why=action.why,
         )
         return None
+
+    def _note_refusal(self, unit: Unit, job_id: int, error: SlurmRefused) -> None:
+        """Log that Slurm refuses the cancel, once for each reason. The job goes on holding its
+        nodes, and mostly no pod is left on which an Event could say so.
+        """
+        self._tools.count("cancel", error.outcome)
+        if unit.refusals.cancel != str(error):
+            unit.refusals.cancel = str(error)
+            names = {"namespace": unit.namespace, "pod": unit.name}
+            log.error("cancel refused", job_id=job_id, **names, error=str(error))
 
     async def drop(self, unit: Unit, action: DropJob) -> None:
         """Remove the job from the pod and from the unit. Raises KubeError, also if the pod turns

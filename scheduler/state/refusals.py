@@ -27,3 +27,5 @@ class Refusals:
     """A write on the pod that the API server refused."""
     bind: RefusedBind | None = None
     """The API server's last refusal to bind the pod; None after it has been bound."""
+    cancel: str = ""
+    """Slurm's words when it last refused to cancel the job."""

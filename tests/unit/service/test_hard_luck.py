@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.node_suitability import Taint
@@ -433,3 +434,21 @@ async def test_crash_that_no_pulse_sees_costs_nobody_else_his_job(slurm, kube, s
     slurm.fail.clear()
     await asyncio.sleep(60)
     assert slurm.live(foreign)
+
+
+async def test_cancel_that_slurm_refuses_is_logged_once_and_sent_until_it_succeeds(
+    slurm, kube, service
+):
+    """Its pod is gone, so nobody else would learn why the job still holds its node."""
+    service.start()
+    job_id = await service.bound(UID)
+    slurm.fail["cancel"].extend(SlurmRefused("not today", error_number=2021) for _ in range(12))
+    with capture_logs() as logs:
+        kube.delete(UID)
+        kube.end_containers(UID)
+        await asyncio.sleep(300)
+    assert [it["error"] for it in logs if it["event"] == "cancel refused"] == [
+        str(SlurmRefused("not today", error_number=2021))
+    ]
+    assert service.acted("cancel", "refused") == 12
+    assert not slurm.live(job_id)
