@@ -43,7 +43,18 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.programs = folder / "bin"
         self.programs.mkdir(parents=True)
-        for name in ("sh", "cat", "date", "head", "readlink", "sed", "sleep", "timeout", "tr", "true"):
+        for name in (
+            "sh",
+            "cat",
+            "date",
+            "head",
+            "readlink",
+            "sed",
+            "sleep",
+            "timeout",
+            "tr",
+            "true",
+        ):
             (self.programs / name).symlink_to(str(shutil.which(name)))
         self.environment = {
             "PATH": str(self.programs),
