@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Final
 
 import structlog
-from structlog.contextvars import bound_contextvars
 
 from scheduler.core.actions import Action, Bind, Evict, Inspect, Tell
 from scheduler.core.decide import decide
@@ -21,6 +20,7 @@ from scheduler.execute.tools import Result
 from scheduler.facts.gather import Gatherer
 from scheduler.facts.newcomers import Newcomers
 from scheduler.kube.errors import KubeError
+from scheduler.observe.logs import PASS_FIELDS
 from scheduler.observe.metrics import Metrics
 from scheduler.reconcile.urgency import Level
 from scheduler.reconcile.workqueue import QueueShutDown, WorkQueue
@@ -75,17 +75,18 @@ class Controller:
 
     async def _reconcile(self, key: str, least_urgent: Level) -> None:
         cause = ",".join(self._queue.causes(key))
-        # Added to each line that this pass logs.
-        with bound_contextvars(uid=key, cause=cause, **self._newcomers.names(key)):
-            try:
-                again = await self._passes(key, least_urgent)
-            except (KubeError, SlurmError) as error:
-                self._later(key, error)
-            except Exception as error:
-                log.exception("unit could not be handled")
-                self._later(key, error)
-            else:
-                self._next(key, again)
+        before = PASS_FIELDS.set({"uid": key, "cause": cause, **self._newcomers.names(key)})
+        try:
+            again = await self._passes(key, least_urgent)
+        except (KubeError, SlurmError) as error:
+            self._later(key, error)
+        except Exception as error:
+            log.exception("unit could not be handled")
+            self._later(key, error)
+        else:
+            self._next(key, again)
+        finally:
+            PASS_FIELDS.reset(before)
 
     def _next(self, key: str, again: float | None) -> None:
         if again == 0.0:
