@@ -79,9 +79,12 @@ class Lanes(Generic[K]):
         self._lanes[level].put(key, line, since)
         return True
 
-    def first(self, may: May = anybody) -> int | None:
-        """The highest lane in which a key waits that may be taken; None if there is none."""
-        return next((level for level, _, _ in self._waiting(self._lanes, may)), None)
+    def first(self, levels: int, may: May = anybody) -> int | None:
+        """The highest of so many lanes in which a key waits that may be taken; None if there is
+        none.
+        """
+        first = next(self._waiting(self._lanes[:levels], may), None)
+        return None if first is None else first.level
 
     def take(self, least_urgent: int, now: float, may: May = anybody) -> tuple[K, TenantLine]:
         """Take the next key from the lane `least_urgent` or a higher one, of a line for which `may`

@@ -26,7 +26,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.backoff import doubled
 from scheduler.observe.wake import WakeCause
-from scheduler.reconcile.lanes import Lanes, May, Patience, TenantLine, anybody
+from scheduler.reconcile.lanes import Lanes, Patience, TenantLine, anybody
 
 K = TypeVar("K", bound=Hashable)
 
@@ -109,10 +109,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._delays = _Delays[K]()
         self._timer: asyncio.TimerHandle | None = None
-        # Workers that wait for a key, by the least urgent level that they take.
-        self._getters: tuple[deque[asyncio.Future[None]], ...] = tuple(
-            deque() for _ in range(levels)
-        )
+        self._idle_workers = _IdleWorkers(levels)
         self._idle = asyncio.Event()
         self._idle.set()
         self._shut_down = False
@@ -240,9 +237,8 @@ class WorkQueue(Generic[K]):
         self._shut_down = True
         self._delays.clear()
         self._disarm()
-        for getters in self._getters:
-            while getters:
-                _wake(getters)
+        while self._idle_workers.wake(0):  # all workers serve the most urgent level
+            pass
         self._settle()
 
     def abandon(self) -> None:
@@ -286,47 +282,44 @@ class WorkQueue(Generic[K]):
         """
         if self._abandoned or not self._queue:
             return None
+        may = self._caller_may_serve if self._shares and not self._shut_down else anybody
         now = asyncio.get_running_loop().time()
         try:
-            return self._queue.take(least_urgent, now, self._may(asking=True))
+            return self._queue.take(least_urgent, now, may)
         except LookupError:
             return None
 
-    def _may(self, *, asking: bool) -> May:
-        """Says whether a line's tenant may have one more of the workers that serve a level. If
-        `asking`, that worker is the caller; otherwise it waits in `get`. Right only until a worker
-        comes or goes.
+    def _caller_may_serve(self, level: int, line: TenantLine) -> bool:
+        """Whether the line's tenant may have one more of the workers that serve that level, if that
+        worker is one that does not wait in `get`.
         """
-        if not self._shares or self._shut_down:
-            return anybody
-        free = 0 if asking else -1
-        most = [free := free + len(getters) for getters in reversed(self._getters)]
-        most.reverse()
-        held, none_held = self._held, self._none_held
-        return lambda level, line: held.get(line.tenant, none_held)[level] <= most[level]
+        held = self._held.get(line.tenant, self._none_held)
+        return held[level] <= self._idle_workers.serving[level]
+
+    def _idle_may_serve(self, level: int, line: TenantLine) -> bool:
+        """The same, if that worker waits in `get`."""
+        held = self._held.get(line.tenant, self._none_held)
+        return held[level] < self._idle_workers.serving[level]
 
     def _rouse(self) -> None:
         """Wake one worker that can take the next key: the one with the fewest levels."""
-        if not any(self._getters):
-            return  # nobody waits, and the search for the next key goes through all tenants
-        first = self._queue.first(self._may(asking=False))
+        may = self._idle_may_serve if self._shares and not self._shut_down else anybody
+        # The search goes through all tenants, so not through levels for which nobody waits.
+        first = self._queue.first(self._idle_workers.levels(), may)
         if first is not None:
-            any(_wake(getters) for getters in self._getters[first:])
+            self._idle_workers.wake(first)
 
     def _settle(self) -> None:
         if not self._processing and not self._queue:
             self._idle.set()
 
     async def _wait(self, least_urgent: int) -> None:
-        getter = asyncio.get_running_loop().create_future()
-        getters = self._getters[least_urgent]
-        getters.append(getter)
+        woken = self._idle_workers.add(least_urgent)
         try:
-            await getter
+            await woken
         except asyncio.CancelledError:
-            if getter in getters:
-                getters.remove(getter)
-            if getter.done() and not getter.cancelled():
+            self._idle_workers.discard(least_urgent, woken)
+            if woken.done() and not woken.cancelled():
                 self._rouse()  # another worker must take the key that woke us
             raise
 
@@ -393,10 +386,44 @@ class _Delays(Generic[K]):
         heapq.heapify(self._heap)
 
 
-def _wake(getters: deque[asyncio.Future[None]]) -> bool:
-    while getters:
-        getter = getters.popleft()
-        if not getter.done():
-            getter.set_result(None)
-            return True
-    return False
+class _IdleWorkers:
+    """Workers that wait for a key, by the least urgent level that each takes."""
+
+    def __init__(self, levels: int) -> None:
+        self._waiting = tuple(deque[asyncio.Future[None]]() for _ in range(levels))
+        self.serving = [0] * levels
+        """How many of them take keys of each level."""
+
+    def levels(self) -> int:
+        """How many levels they take, the most urgent one first; 0 if nobody waits."""
+        return len(self.serving) - self.serving.count(0)
+
+    def add(self, least_urgent: int) -> asyncio.Future[None]:
+        """A worker waits from now on. Returns what ends its wait."""
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting[least_urgent].append(woken)
+        self._count(least_urgent, 1)
+        return woken
+
+    def discard(self, least_urgent: int, woken: asyncio.Future[None]) -> None:
+        """This worker no longer waits."""
+        if woken in self._waiting[least_urgent]:
+            self._waiting[least_urgent].remove(woken)
+            self._count(least_urgent, -1)
+
+    def wake(self, level: int) -> bool:
+        """Wake one that takes keys of this level: of those with the fewest levels, the one that has
+        waited longest. Returns whether there was one.
+        """
+        for least_urgent in range(level, len(self._waiting)):
+            while self._waiting[least_urgent]:
+                woken = self._waiting[least_urgent].popleft()
+                self._count(least_urgent, -1)
+                if not woken.done():
+                    woken.set_result(None)
+                    return True
+        return False
+
+    def _count(self, least_urgent: int, change: int) -> None:
+        for level in range(least_urgent + 1):
+            self.serving[level] += change
