@@ -79,6 +79,10 @@ class Lanes(Generic[K]):
         self._lanes[level].put(key, line, since)
         return True
 
+    def is_most_urgent(self, key: K) -> bool:
+        """Whether the key waits in the highest lane."""
+        return self._level_of.get(key) == 0
+
     def first(self, levels: int, may: May = anybody) -> int | None:
         """The highest of so many lanes in which a key waits that may be taken; None if there is
         none.

@@ -271,6 +271,8 @@ class WorkQueue(Generic[K]):
             self._causes[key] = tuple(dict.fromkeys(known + causes))
 
     def _enqueue(self, key: K) -> None:
+        if self._queue.is_most_urgent(key):
+            return  # whatever its level is now, it stays
         if not self._queue.put(key, self._level(key), self._dirty[key]):
             return
         self._idle.clear()
