@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ PASS_FIELDS: Final[ContextVar[Mapping[str, str]]] = ContextVar(
 because most passes log little, and to bind each field as structlog does takes ten times as long.
 """
 _FIRST: Final = ("level", "event", "timestamp")
+_JSON: Final = json.JSONEncoder(default=repr)
 
 
 def set_up(level: str, form: str) -> None:
@@ -32,9 +34,7 @@ def set_up(level: str, form: str) -> None:
     """
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderers: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
-        if console
-        else [_what_happened_first, structlog.processors.JSONRenderer()]
+        [structlog.dev.ConsoleRenderer()] if console else [_json_line]
     )
     structlog.configure(
         processors=[
@@ -46,7 +46,7 @@ def set_up(level: str, form: str) -> None:
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
@@ -60,9 +60,9 @@ def _with_fields_of_the_pass(
     return event
 
 
-def _what_happened_first(
+def _json_line(
     _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """The same line in an order for readers: they see long JSON lines cut off at the right."""
+) -> str:
+    """The line in an order for readers: they see long JSON lines cut off at the right."""
     first = {key: event[key] for key in _FIRST if key in event}
-    return {**first, **event}
+    return _JSON.encode({**first, **event})
