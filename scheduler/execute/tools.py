@@ -33,7 +33,7 @@ class Tools:
 
     def count(self, action: str, outcome: str) -> None:
         """Count an action by its outcome."""
-        self.metrics.actions.labels(action, outcome).inc()
+        self.metrics.actions_by(action, outcome).inc()
 
     async def read_anew(self, unit: Unit, job: Placeholder) -> OwnJob | None:
         """Read the unit's job again. None if the job no longer belongs to the unit. Raises

@@ -100,6 +100,8 @@ class Metrics:
             ["action", "outcome"],
             registry=registry,
         )
+        # Two are counted for each pod, and the search for a series takes longer than that.
+        self.actions_by = cache(self.actions.labels)
         self.evictions = Counter(
             "slurm_pod_scheduler_evictions_total",
             "Pods deleted because Slurm ended their placeholder",
@@ -275,6 +277,15 @@ class Metrics:
             "1 when Slurm's KillWait differs from --slurm-kill-wait",
             registry=registry,
         )
+        for add in (
+            *(self._add_process, self._add_pods, self._add_places, self._add_slurm_nodes),
+            *(self._add_former_names, self._add_queue, self._add_reflectors),
+        ):
+            add(registry)
+        self._begin_at_zero()
+
+    def _add_process(self, registry: CollectorRegistry) -> None:
+        """What this process may do now."""
         self.ready = Gauge(
             "slurm_pod_scheduler_ready",
             "1 when /readyz says that the process is ready",
@@ -291,12 +302,6 @@ class Metrics:
             "1 when the scheduler reads Nodes, and so checks each before it binds a pod to it",
             registry=registry,
         )
-        for add in (
-            *(self._add_pods, self._add_places, self._add_slurm_nodes),
-            *(self._add_former_names, self._add_queue, self._add_reflectors),
-        ):
-            add(registry)
-        self._begin_at_zero()
 
     def _add_pods(self, registry: CollectorRegistry) -> None:
         """The metrics that say where pods are. Each pod of a gang counts."""
