@@ -294,23 +294,22 @@ class Pulse:
         """Store the states. `asked` is when the request was sent. `runs_from` is the time since
         when a job that runs now is known to run (`Placeholder.runs_from`).
         """
+        answered = self._clock()
         async for job_id in with_pauses(ids, every=_BREATHE_EVERY):
+            state = states.get(job_id)
+            lives = state is not None and state is not _UNKNOWN and not state.ended
             for unit in self._units.by_job(job_id):
-                if unit.job is not None:
-                    unit.job.asked_at = max(unit.job.asked_at, asked)
-                    self._seen(unit, unit.job, states.get(job_id), runs_from=runs_from)
-
-    def _seen(
-        self, unit: Unit, job: Placeholder, state: JobState | None, *, runs_from: float
-    ) -> None:
-        if state is None:
-            self._absent(unit, job)
-            return
-        if not state.ended and state is not _UNKNOWN:
-            job.lived_at = self._clock()
-        if state != job.state or job.missing:
-            self._changed(unit, job, state)
-            job.runs(since=runs_from)
+                job = unit.job
+                if job is None:
+                    continue
+                job.asked_at = max(job.asked_at, asked)
+                if lives:
+                    job.lived_at = answered
+                if state is None:
+                    self._absent(unit, job)
+                elif state != job.state or job.missing:
+                    self._changed(unit, job, state)
+                    job.runs(since=runs_from)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
         """Note that the answer lacks the job. This is only a doubt, which looks at the job must
