@@ -87,20 +87,25 @@ class Lanes(Generic[K]):
         """The highest of so many lanes in which a key waits that may be taken; None if there is
         none.
         """
-        first = next(self._waiting(self._lanes[:levels], may), None)
-        return None if first is None else first.level
+        for level, lane in enumerate(self._lanes[:levels]):
+            for line in lane.turns:
+                if may(level, line):
+                    return level
+        return None
 
-    def take(self, least_urgent: int, now: float, may: May = anybody) -> tuple[K, TenantLine]:
+    def take(
+        self, least_urgent: int, now: float, may: May = anybody
+    ) -> tuple[K, TenantLine] | None:
         """Take the next key from the lane `least_urgent` or a higher one, of a line for which `may`
-        is true. Returns the key and its line. Raises LookupError if there is none.
+        is true. Returns the key and its line; None if there is none.
         """
-        waiting = list(self._waiting(self._lanes[: least_urgent + 1], may))
-        if not waiting:
-            raise LookupError("no key waits there")
-        first = waiting[0]
+        waiting = self._waiting(self._lanes[: least_urgent + 1], may)
+        first = next(waiting, None)
+        if first is None:
+            return None
         late = [
             it
-            for it in waiting[1:]
+            for it in waiting
             if it.since < first.since and now - it.since > self._patience[it.level].seconds
         ]
         due = [it for it in late if self._late_turns % self._patience[it.level].every == 0]

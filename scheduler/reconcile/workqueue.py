@@ -285,11 +285,7 @@ class WorkQueue(Generic[K]):
         if self._abandoned or not self._queue:
             return None
         may = self._caller_may_serve if self._shares and not self._shut_down else anybody
-        now = asyncio.get_running_loop().time()
-        try:
-            return self._queue.take(least_urgent, now, may)
-        except LookupError:
-            return None
+        return self._queue.take(least_urgent, asyncio.get_running_loop().time(), may)
 
     def _caller_may_serve(self, level: int, line: TenantLine) -> bool:
         """Whether the line's tenant may have one more of the workers that serve that level, if that
