@@ -1,13 +1,14 @@
 """Finds pods that prevent a bind: they may run on the Node although no job of their own holds it.
 
 Sends no requests and waits for nothing: it uses the pods that the watch has shown, and what Slurm
-has said about their jobs since our job was seen to run. The cost of a question grows with our pods
-on the Nodes in question.
+has said about their jobs since our job was seen to run. Of our pods on the Nodes in question, only
+those are judged that were not covered before, or whose jobs have changed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from enum import Enum, auto, unique
 from functools import cache
@@ -18,8 +19,9 @@ from msgspec.structs import replace
 from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tagged import TaggedJob
+from scheduler.nodes.covers import Cover
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
-from scheduler.state.units import Unit, Units
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 
 
@@ -89,7 +91,9 @@ class Coverage:
         # A pod that its author has bound, with our annotations on it, delays others for a short
         # time only. Later those count that we bound, as far as we know.
         proven = now >= self._claims_until
-        here = self._presence.on(kube_nodes, has_job=self._has_job, proven=proven)
+        wanted = frozenset(kube_nodes)
+        covered = self._still_covered(wanted, kube_node, asked_after=runs_from)
+        here = self._presence.on(wanted, has_job=self._has_job, proven=proven, but=covered)
         for pod in unit.pods:
             here.pop(pod.uid, None)
         standings = {}
@@ -97,12 +101,26 @@ class Coverage:
             found = self._standing(uid, node, now, kube_node=kube_node, asked_after=runs_from)
             if found is not _Standing.COVERED:
                 standings[uid] = found
-        for sure, wanted in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
-            those = [uid for uid, it in standings.items() if it in wanted]
+        for sure, kinds in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
+            those = [uid for uid, it in standings.items() if it in kinds]
             if those:
                 targets = frozenset(here[uid] for uid in those)
                 return replace(self._in_way_of(unit, those, standings, sure=sure), targets=targets)
         return None
+
+    def _still_covered(
+        self, nodes: Iterable[str], kube_node: Callable[[str], str], *, asked_after: float
+    ) -> AbstractSet[str]:
+        """Those of the pods on these Nodes that were covered when this was last asked, by jobs that
+        are as they were then and that Slurm was asked about since.
+        """
+        if self._units.silent:
+            return frozenset()
+        covers, units = self._presence.covers, self._units.by_pod
+        found = set[str]()
+        for node in nodes:
+            found |= covers.valid(node, units=units, kube_node=kube_node, asked_after=asked_after)
+        return found
 
     def _standing(
         self,
@@ -120,20 +138,20 @@ class Coverage:
         if unit is None or self._units.silent:
             presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
-        standing = self._by_job(unit, uid, node, kube_node)
-        if standing is not _Standing.COVERED:
-            presence.uncovered_since(uid, now)
-            return standing
-        presence.covered(uid)
-        fresh = unit.job is not None and unit.job.asked_at >= asked_after
-        return _Standing.COVERED if fresh else _Standing.STALE
-
-    def _by_job(
-        self, unit: Unit, uid: str, node: str, kube_node: Callable[[str], str]
-    ) -> _Standing:
         job = unit.job
         if job is None:
+            presence.uncovered_since(uid, now)
             return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
+        found = self._by_job(job, uid, node, kube_node)
+        if not isinstance(found, Cover):
+            presence.uncovered_since(uid, now)
+            return found
+        presence.covered(uid, found)
+        return _Standing.COVERED if job.asked_at >= asked_after else _Standing.STALE
+
+    def _by_job(
+        self, job: Placeholder, uid: str, node: str, kube_node: Callable[[str], str]
+    ) -> Cover | _Standing:
         if job.missing:
             return _Standing.UNCOVERED
         state, record = job.state, job.record
@@ -143,8 +161,10 @@ class Coverage:
             return _Standing.UNCOVERED
         if record is None or record.state.base not in self._holding:
             return _Standing.UNKNOWN  # the next look shows where it runs
-        covered = node in map(kube_node, record.nodes) and job.is_for(uid, owner=self._owner)
-        return _Standing.COVERED if covered else _Standing.UNCOVERED
+        behind = [*map(kube_node, record.nodes)]
+        if node not in behind or not job.is_for(uid, owner=self._owner):
+            return _Standing.UNCOVERED
+        return Cover(node, record.nodes[behind.index(node)], job, job.edition)
 
     def _is_for(
         self, uid: str, record: TaggedJob, node: str, kube_node: Callable[[str], str]

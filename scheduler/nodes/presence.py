@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.kube.wire import Pod
+from scheduler.nodes.covers import Cover, Covers
 from scheduler.nodes.vanished_pods import Left, Parted
 from scheduler.state.pod_remains import Remains, remains_of
 
@@ -31,7 +33,7 @@ class _Placed:
     """
 
     node: str
-    marked: bool
+    marked: bool = False
     by_us: bool = False
     leaves_at: datetime | None = None
     uncovered_since: float | None = None
@@ -59,6 +61,7 @@ class Presence:
         self._there: set[str] = set()
         self._placed: dict[str, _Placed] = {}
         self._on: dict[str, set[str]] = defaultdict(set)
+        self.covers = Covers()
         self._waits: dict[str, set[asyncio.Event]] = defaultdict(set)
 
     def changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -90,11 +93,13 @@ class Presence:
     def _place(self, pod: Pod, *, bound_by_us: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         self._parted.forget(uid)
-        placed = self._placed.setdefault(uid, _Placed(node, marked=_marked(pod)))
+        placed = self._placed.get(uid)
+        if placed is None:
+            placed = self._placed[uid] = _Placed(node)
+            self._on[node].add(uid)
         placed.marked = placed.marked or _marked(pod)
         placed.by_us = placed.by_us or bound_by_us
         placed.leaves_at = pod.metadata.deletion_timestamp
-        self._on[node].add(uid)
 
     def _part(self, pod: Pod, remains: Remains) -> None:
         """Keep a pod that is gone, because its containers may still run."""
@@ -119,15 +124,21 @@ class Presence:
             self._leave(uid)
 
     def on(
-        self, nodes: Iterable[str], *, has_job: Callable[[str], bool], proven: bool = False
+        self,
+        nodes: Iterable[str],
+        *,
+        has_job: Callable[[str], bool],
+        proven: bool = False,
+        but: AbstractSet[str] = frozenset(),
     ) -> dict[str, str]:
-        """All our pods that may have containers on one of these Nodes, by uid, with that Node; if
-        `proven`, only those for which `is_proven` is true.
+        """All our pods that may have containers on one of these Nodes, by uid, with that Node,
+        without those in `but`; if `proven`, only those for which `is_proven` is true.
         """
         wanted = frozenset(nodes)
-        found = {uid: target for uid, target in self._binding.items() if target in wanted}
+        sent = {uid: target for uid, target in self._binding.items() if target in wanted}
+        found = {uid: target for uid, target in sent.items() if uid not in but}
         for node in wanted:
-            for uid in self._on.get(node, ()):
+            for uid in self._on.get(node, frozenset()) - but:
                 placed = self._placed[uid]
                 ours = placed.by_us or (not proven and (placed.marked or has_job(uid)))
                 if ours and (uid in self._there or self._is_there(uid)):
@@ -171,6 +182,7 @@ class Presence:
 
     def uncovered_since(self, uid: str, now: float) -> float:
         """Since when no job is known to hold the pod's Node for it; starts at `now`."""
+        self.covers.drop(uid)
         placed = self._placed.get(uid)
         if placed is None:
             return now
@@ -178,8 +190,9 @@ class Presence:
             placed.uncovered_since = now
         return placed.uncovered_since
 
-    def covered(self, uid: str) -> None:
+    def covered(self, uid: str, by: Cover) -> None:
         """Note that a job holds the pod's Node for it."""
+        self.covers.note(uid, by)
         if uid in self._placed:
             self._placed[uid].uncovered_since = None
 
@@ -207,6 +220,7 @@ class Presence:
 
     def _leave(self, uid: str) -> None:
         self._parted.forget(uid)
+        self.covers.drop(uid)
         placed = self._placed.pop(uid, None)
         if placed is not None:
             self._on[placed.node].discard(uid)

@@ -89,6 +89,8 @@ class Placeholder:
     """Whether this process has seen the present run of the job on the Node of one of the unit's
     pods. If that Node is said to be another Slurm node later, the job has not moved.
     """
+    edition: int = 0
+    """Changes whenever the state, the record or `known_as` does."""
     runs_from: float | None = None
     """Since when the job is known to run. What earlier answers say about other jobs may be
     outdated. If one answer shows this job and another one, this is when the request for that answer
@@ -117,6 +119,7 @@ class Placeholder:
             made_ready = self.state.configuring and not state.configuring
             self.running_since = at if made_ready else self.running_since
         self.state = state
+        self.edition += 1
 
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
@@ -152,6 +155,7 @@ class Placeholder:
         """Remember which job this is, so that it is known without its tag, too."""
         if record.submit_time is not None:
             self.known_as = (record.name, record.submit_time)
+            self.edition += 1
 
     def holds(self) -> None:
         """Note that the run that its record shows is on the Node of one of the unit's pods."""
@@ -176,6 +180,7 @@ class Placeholder:
     def wrote(self, record: TaggedJob) -> None:
         """Store the record with what we have written to the job since the look."""
         self.record = record
+        self.edition += 1
 
     def was_cancelled(self, now: float) -> None:
         """Note that Slurm has accepted our cancel."""
@@ -364,7 +369,8 @@ class Units:
 
     def __init__(self) -> None:
         self._units: dict[str, Unit] = {}
-        self._by_pod: dict[str, Unit] = {}
+        self.by_pod: dict[str, Unit] = {}
+        """By the uid of each pod. Only the methods here write it."""
         # Mostly one unit. But a copy of a pod's manifest has the same job id in its annotation.
         self._by_job: dict[int, tuple[Unit, ...]] = {}
         self.binding: dict[str, str] = {}
@@ -384,7 +390,7 @@ class Units:
 
     def of_pod(self, uid: str) -> Unit | None:
         """The unit that the pod of that uid belongs to."""
-        return self._by_pod.get(uid)
+        return self.by_pod.get(uid)
 
     def of_tag(self, tag: OwnerTag) -> Unit | None:
         """The unit that the tag names by its key; None if there is none. A pod of the tag may have
@@ -399,7 +405,7 @@ class Units:
     def add(self, unit: Unit) -> Unit:
         """Add a unit."""
         self._units[unit.key] = unit
-        self._by_pod |= dict.fromkeys(unit.members, unit)
+        self.by_pod |= dict.fromkeys(unit.members, unit)
         if unit.job is not None:
             self._hold(unit.job.job_id, unit)
         return unit
@@ -409,13 +415,13 @@ class Units:
         unit.gang = unit.gang or Gang(member)
         unit.members[pod.uid] = pod
         unit.pods = (*unit.pods, pod)
-        self._by_pod[pod.uid] = unit
+        self.by_pod[pod.uid] = unit
 
     def part(self, unit: Unit, uid: str) -> None:
         """Forget a pod of a gang that goes on without it."""
         del unit.members[uid]
         unit.set_apart(unit.spare - {uid})
-        self._by_pod.pop(uid, None)
+        self.by_pod.pop(uid, None)
         self.binding.pop(uid, None)
         unit.bindings.forget(uid)
         unit.eviction.forget(uid)
@@ -428,7 +434,7 @@ class Units:
             return
         self.forget_bindings(unit)
         for uid in unit.members:
-            self._by_pod.pop(uid, None)
+            self.by_pod.pop(uid, None)
         if unit.job is not None:
             self._let_go(unit.job.job_id, key)
 
@@ -440,7 +446,7 @@ class Units:
     def clear(self) -> None:
         """Forget everything about pods and jobs."""
         self._units.clear()
-        self._by_pod.clear()
+        self.by_pod.clear()
         self._by_job.clear()
         self.binding.clear()
 

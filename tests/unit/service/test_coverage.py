@@ -308,12 +308,12 @@ async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service,
     old, new = service.units.get(OLD), service.units.get(NEW)
     old.job.asked_at = new.job.runs_from
     if case == "elsewhere":
-        old.job.record = replace(old.job.record, nodes=("n2",))
+        old.job.wrote(replace(old.job.record, nodes=("n2",)))
     elif case == "overwritten":
-        old.job.record = replace(old.job.record, admin_comment="an operator's")
+        old.job.wrote(replace(old.job.record, admin_comment="an operator's"))
     elif case == "anothers":
         later = old.job.record.submit_time + 1
-        old.job.record = replace(old.job.record, admin_comment="", submit_time=later)
+        old.job.wrote(replace(old.job.record, admin_comment="", submit_time=later))
     elif case == "slurm is silent":
         service.units.silent = True
     in_way = service.parts.coverage.in_way(new, ["n1"])
