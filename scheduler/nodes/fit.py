@@ -115,6 +115,25 @@ def demands_of(pod: Pod) -> Demands:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a pod demands by its spec and labels, and the same without its namespace and labels.
+    What follows from that is said once for each pod.
+    """
+
+    demands: Demands
+    plain: Demands
+    special: bool
+    too_much: str
+
+    @classmethod
+    def of(cls, pod: Pod) -> _Read:
+        """As read from this pod."""
+        demands = demands_of(pod)
+        plain = replace(demands, namespace="", labels="")
+        return cls(demands, plain, demands.special, demands.too_much)
+
+
 @dataclass(slots=True)
 class _Kept:
     survey: Survey
@@ -152,10 +171,7 @@ class NodeFit:
         self._clock = clock
         self._readable = True
         # A pod is asked about when its job is submitted, and a few times before it is bound.
-        self._demanded = OfPod(demands_of, most=_DEMANDS_KEPT)
-        self._plain = OfPod(  # nearly all pods are plain
-            lambda pod: replace(self._demanded(pod), namespace="", labels=""), most=_DEMANDS_KEPT
-        )
+        self._read = OfPod(_Read.of, most=_DEMANDS_KEPT)
         self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
         self._divisions = Divisions(nodes)
         self.around = Neighbourhood()
@@ -177,6 +193,9 @@ class NodeFit:
         """
         if self._is_there(pod):
             return None  # as our own watch shows, or will show soon
+        return self._unfit(pod, target, alike)
+
+    def _unfit(self, pod: Pod, target: str, alike: int) -> Unfit | None:
         node = self._nodes.facts(target)
         if node is None:
             return None
@@ -184,11 +203,11 @@ class NodeFit:
         if why or not self.readable:
             return Unfit(why) if why else None
         self._settle(pod.metadata.uid)
-        demands = self._demanded(pod)
-        if demands.too_much:
+        read = self._read(pod)
+        if read.too_much:
             return Unfit("cannot be compared with what the pod requires")
-        why = self._judge(demands)(node)
-        return Unfit(why) if why else self._room(demands, node, alike)
+        why = self._judge(read.demands)(node)
+        return Unfit(why) if why else self._room(read.demands, node, alike)
 
     def waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
         """Since when the pod waits to be compared with Nodes and pods; None if it need not wait.
@@ -196,8 +215,9 @@ class NodeFit:
         `holds_nodes` the pod is about to be checked against its own node; a plain pod needs no
         comparison for that.
         """
-        if self._is_there(pod):
-            return None
+        return None if self._is_there(pod) else self._waits_since(pod, holds_nodes=holds_nodes)
+
+    def _waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
         demands = self._demands(pod)
         if holds_nodes and demands.plain:
             return None
@@ -229,17 +249,16 @@ class NodeFit:
         so, the pod is counted there from now on, so that the next one finds its room taken. Always
         true if we may not read pods and Nodes.
         """
-        if not self.readable:
+        if not self.readable or self._is_there(pod):
             return True
-        if self.waits_since(pod, holds_nodes=True) is not None:
+        if self._waits_since(pod, holds_nodes=True) is not None:
             return False
-        if self.unfit(pod, target) is not None:
+        if self._unfit(pod, target, alike=1) is not None:
             return False
-        if not self._is_there(pod):
-            requests = self._demanded(pod).requests
-            self.around.assume(neighbour(pod, node=target, requests=requests))
-            if self._own_left_out:
-                self._own_there.claimed(pod)
+        requests = self._read(pod).demands.requests
+        self.around.assume(neighbour(pod, node=target, requests=requests))
+        if self._own_left_out:
+            self._own_there.claimed(pod)
         return True
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
@@ -249,8 +268,9 @@ class NodeFit:
     def own_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Called with each change of a pod that we serve."""
         if old is not None:
-            self._demanded.forget(old.metadata.uid)
-            self._plain.forget(old.metadata.uid)
+            self._read.forget(old.metadata.uid)
+            if new is None or new.finished:
+                self.around.withdraw(old.metadata.uid)
         if self._own_left_out:
             self._own_there.changed(old, new)
 
@@ -263,28 +283,24 @@ class NodeFit:
         return kept.changes != self.around.changes and now - kept.at >= SURVEY_SECONDS
 
     def _settle(self, asking: str) -> None:
-        """Stop counting pods that were to be bound but were not, or that have finished."""
-        for uid in self.around.assumed():
-            if uid == asking or not self._takes(uid):
+        """Stop counting pods that were to be bound but were not."""
+        self.around.withdraw(asking)
+        for uid in self.around.assumed() - self._binding.keys():
+            pod = self._own.get(uid)
+            if pod is None or not pod.spec.node_name:
                 self.around.withdraw(uid)
-
-    def _takes(self, uid: str) -> bool:
-        pod = self._own.get(uid)
-        if pod is None or pod.finished:
-            return False
-        return bool(pod.spec.node_name) or uid in self._binding
 
     def _demands(self, pod: Pod) -> Demands:
         """What the pod requires; plain if neither other pods nor volumes affect where it may go."""
-        own, reach = self._demanded(pod), self._volumes.reach(pod)
-        demands = replace(own, reach=reach) if reach else own
-        readable = self.readable
-        if not readable or demands.too_much:
+        read, reach = self._read(pod), self._volumes.reach(pod)
+        if not reach and not read.special:  # as nearly all pods
+            repelled = self._repelling(read.demands) and self.readable
+            return read.demands if repelled else read.plain
+        demands = replace(read.demands, reach=reach)
+        if not self.readable or read.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
-        if demands.special or (readable and self._repelling(demands)):
+        if demands.special or (self.readable and self._repelling(demands)):
             return demands
-        if demands is own:
-            return self._plain(pod)
         return replace(demands, namespace="", labels="")
 
     def _counted(self, demands: Demands) -> bool:

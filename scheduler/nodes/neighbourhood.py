@@ -8,7 +8,7 @@ never goes through all pods, except for the first question about a crowd (core.p
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -113,9 +113,9 @@ class Neighbourhood:
             return None
         return self._assumed.pop(uid)
 
-    def assumed(self) -> tuple[str, ...]:
+    def assumed(self) -> KeysView[str]:
         """The uids of pods whose bindings the watch does not show yet."""
-        return tuple(self._assumed)
+        return self._assumed.keys()
 
     def load(self, node: str) -> Load:
         """The pods on a Node."""

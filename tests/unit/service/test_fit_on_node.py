@@ -187,8 +187,23 @@ async def test_what_a_pod_demands_is_kept_until_it_changes_or_is_gone(service, k
     kube.create("uid-1")
     service.start()
     await asyncio.sleep(2)
-    assert len(service.fit._demanded) == 1
+    assert len(service.fit._read) == 1
     kube.edit("uid-1", {"sunk.coreweave.com/comment": "another"})
     kube.delete("uid-1")
     await asyncio.sleep(2)
-    assert len(service.fit._demanded) == len(service.fit._plain) == 0
+    assert len(service.fit._read) == 0
+
+
+async def test_pod_that_ends_before_its_binding_is_shown_leaves_its_room_at_once(service, kube):
+    """As one that a controller has failed, while the answer to its binding is on the way."""
+    for uid in ("uid-1", "uid-2"):
+        kube.create(uid, name=uid, cpu="40")
+    await asyncio.sleep(2 * kube.lag)
+    assert service.places.claim("uid-1", "n1")
+    service.units.binding["uid-1"] = "n1"
+    assert not service.places.claim("uid-2", "n1")
+    before = kube.store.get("uid-1")
+    kube.report("uid-1", PodStatus(phase="Failed"))
+    await asyncio.sleep(2 * kube.lag)
+    service.fit.own_changed(before, kube.store.get("uid-1"))
+    assert service.places.claim("uid-2", "n1")
