@@ -1,11 +1,11 @@
 """List and watch: keeps a store in step with the API server, for ever.
 
-There are three nested generators, and each ends for its own reasons:
+There are three nested loops, and each ends for its own reasons:
 
-* `_forever` never ends. After a failure it pauses and starts again with a list.
-* `_session_changes` makes a list and then one watch after another. It ends when only a new list
-  helps: after a 410, an answer that was not understood, or a cut connection.
-* `_request` is one watch request, and ends when the server closes it.
+* `run` never ends. After a failure it pauses and starts again with a list.
+* `_follow` makes a list and then one watch after another. It ends when only a new list helps: after
+  a 410, an answer that was not understood, or a cut connection.
+* `_watch` is one watch request, and ends when the server closes it.
 
 The semantics are client-go's, with one exception: client-go continues the watch after a cut
 connection. We list again, because the server may have been restored from a backup in the meantime.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar, assert_never
@@ -187,6 +187,7 @@ class Reflector(Generic[T]):
         self._on_change = on_change
         self._backoff = Backoff()
         self._heard = 0  # events of watches, bookmarks included
+        self._reported = 0  # changes
         self._metrics = metrics or _NoMetrics()
         self.name = resource.name
         self.synced = asyncio.Event()
@@ -212,28 +213,16 @@ class Reflector(Generic[T]):
         """List, watch, and report each change to `on_change`. Never returns; cancel it to end it.
         Raises WentBackError.
         """
-        delivered = 0
-        async with aclosing(self._forever()) as changes:
-            async for old, new in changes:
-                self._on_change(old, new)
-                delivered += 1
-                if delivered % BREATHE_EVERY == 0:
-                    await asyncio.sleep(0)
-
-    async def _forever(self) -> AsyncGenerator[Change[T]]:
         while True:
             try:
-                async with aclosing(self._session_changes()) as changes:
-                    async for change in changes:
-                        yield change
+                await self._follow()
             except _RelistError as ended:
                 await self._pause("relist", ended.error)
             except KubeError as error:
                 await self._pause("list", error)
 
-    async def _session_changes(self) -> AsyncGenerator[Change[T]]:
-        for change in await self._list():
-            yield change
+    async def _follow(self) -> None:
+        await self._report(await self._list())
         self.synced.set()
         first = True
         while True:
@@ -242,9 +231,7 @@ class Reflector(Generic[T]):
                 if not first:
                     await self._compare()
                 first = False
-                async with aclosing(self._request()) as changes:
-                    async for change in changes:
-                        yield change
+                await self._request()
             except (_BehindError, TooMany) as error:
                 await self._pause("watch", error)  # the known version is still valid
             except KubeError as error:
@@ -256,21 +243,25 @@ class Reflector(Generic[T]):
             if self._doubted:
                 raise _RelistError(KubeGarbled("the last list lacked what is there"))
             if monotonic() - self._listed_at > LIST_AGAIN_SECONDS:
-                for change in await self._list():
-                    yield change
+                await self._report(await self._list())
 
-    async def _request(self) -> AsyncGenerator[Change[T]]:
+    async def _report(self, changes: Iterable[Change[T]]) -> None:
+        for old, new in changes:
+            self._on_change(old, new)
+            self._reported += 1
+            if self._reported % BREATHE_EVERY == 0:
+                await asyncio.sleep(0)
+
+    async def _request(self) -> None:
         began, before = monotonic(), self._heard
         self._metrics.watch_began(self.name)
         try:
-            async with aclosing(self._watch()) as changes:
-                async for change in changes:
-                    yield change
+            await self._watch()
         finally:
             events = self._heard - before
             self._metrics.watch_ended(self.name, seconds=monotonic() - began, events=events)
 
-    async def _watch(self) -> AsyncGenerator[Change[T]]:
+    async def _watch(self) -> None:
         batches = self._session.batches(
             self._resource.path,
             query={
@@ -288,9 +279,8 @@ class Reflector(Generic[T]):
             read = 0
             while (lines := await self._next(batches)) is not None:
                 for line in lines:
-                    event = await decoded(self._read, line)
-                    for change in self._take(event):
-                        yield change
+                    event = await decoded(self._resource.decode.event, line)
+                    await self._report(self._take(event))
                     read = await _breathe(read + len(line))
 
     async def _next(self, batches: AsyncGenerator[tuple[bytes, ...]]) -> tuple[bytes, ...] | None:
@@ -403,23 +393,18 @@ class Reflector(Generic[T]):
             read = await _breathe(read + memoryview(piece).nbytes)
         return _Page(page.metadata, items, len(body))
 
-    def _read(self, line: bytes) -> WatchEvent[T]:
-        event = self._resource.decode.event(line)
-        if isinstance(event, Bookmark):
-            _check_version(event.object.metadata.resource_version)
-        elif not isinstance(event, WatchError):
-            _check_stored(event.object)
-        return event
-
     def _take(self, event: WatchEvent[T]) -> tuple[Change[T], ...]:
         match event:
             case Added(object=item) | Modified(object=item):
+                _check_stored(item)
                 self._came(item.metadata.resource_version)
                 return self.store.apply(item)
             case Deleted(object=item):
+                _check_stored(item)
                 self._came(item.metadata.resource_version)
                 return self.store.remove(item.metadata.uid, last=item)
             case Bookmark(object=mark):
+                _check_version(mark.metadata.resource_version)
                 self._came(mark.metadata.resource_version)
                 return ()
             case WatchError(object=status):
