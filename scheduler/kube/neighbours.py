@@ -121,10 +121,17 @@ def same_for_others(old: Pod, new: Pod, *, but_node: bool = False) -> bool:
 
 
 def _reported_sizes(status: PodStatus) -> list[object]:
-    """What the kubelet reports of resources: a resize may change them."""
+    """What the kubelet reports of resources: a resize may change them. An older kubelet reports
+    none of a container that has just started.
+    """
     containers = (*status.init_container_statuses, *status.container_statuses)
     resizes = [it for it in status.conditions if it.type == "PodResizePending"]
-    return [*resizes, *((it.name, it.resources, it.allocated_resources) for it in containers)]
+    sizes = [
+        (it.name, it.resources, it.allocated_resources)
+        for it in containers
+        if it.resources is not None or it.allocated_resources
+    ]
+    return [*resizes, *sizes]
 
 
 class NeighbourStore(Store[Neighbour]):
