@@ -57,6 +57,16 @@ def requests_of(pod: Resident) -> Amounts:
     )
 
 
+def has_no_sizes(pod: Resident) -> bool:
+    """Whether no kubelet has reported what the pod's containers have, nor refused to resize them.
+    Then its spec alone says what it requests.
+    """
+    status = pod.status
+    if status.container_statuses or status.init_container_statuses:
+        return False
+    return pod.condition("PodResizePending") is None
+
+
 def _is_plain(pod: Resident) -> bool:
     """Whether the requests of its containers are all that counts: nobody has resized it."""
     spec, status = pod.spec, pod.status

@@ -8,7 +8,7 @@ other objects (resources, ports, affinity, volumes).
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,14 @@ from scheduler.core.pod_affinity import AffinityFilter, Crowd, PodTerm
 from scheduler.core.ports import HostPort, taken
 from scheduler.core.resource_fit import short_of, shortage, too_small
 from scheduler.core.spread import Constraint, Spread, crowd_of
-from scheduler.kube.demands import apart_of, near_of, ports_of, requests_of, spread_of
+from scheduler.kube.demands import (
+    apart_of,
+    has_no_sizes,
+    near_of,
+    ports_of,
+    requests_of,
+    spread_of,
+)
 from scheduler.kube.neighbours import Neighbour, NeighbourStore, neighbour
 from scheduler.kube.of_pod import OfPod
 from scheduler.kube.store import Joined
@@ -47,6 +54,8 @@ _REMEMBERED: Final = 192
 # the same time in a burst. They take a few hundred bytes each, but a user can make that 36 KiB by
 # terms (measured) and 96 KiB by labels (`kube/slim.py`).
 _DEMANDS_KEPT: Final = 512
+# How many templates are remembered, so that a few tenants may create pods at the same time.
+_TEMPLATES_AT_ONCE: Final = 8
 # The cost of checking one Node, in texts that are compared with labels: a fixed part, and a part
 # for each term and constraint. The pod's own requirements are added to it.
 _NODE_ITEMS: Final = 20
@@ -115,8 +124,7 @@ def demands_of(pod: Pod) -> Demands:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True):
     """What a pod demands by its spec and labels, and the same without its namespace and labels.
     What follows from that is said once for each pod.
     """
@@ -126,12 +134,48 @@ class _Read:
     special: bool
     too_much: str
 
-    @classmethod
-    def of(cls, pod: Pod) -> _Read:
-        """As read from this pod."""
+
+class _Reader:
+    """Reads what pods demand. Pods of one template come one after another, and share what was read
+    of the first, but for their labels.
+    """
+
+    def __init__(self) -> None:
+        self._recent = deque[tuple[tuple[object, ...], _Read]](maxlen=_TEMPLATES_AT_ONCE)
+
+    def __call__(self, pod: Pod) -> _Read:
+        shared = has_no_sizes(pod)
+        template = _template_of(pod)
+        if shared:
+            for recent, read in self._recent:
+                if recent == template:
+                    labels = packed(pod.metadata.labels)
+                    return replace(read, demands=replace(read.demands, labels=labels))
         demands = demands_of(pod)
         plain = replace(demands, namespace="", labels="")
-        return cls(demands, plain, demands.special, demands.too_much)
+        read = _Read(demands, plain, demands.special, demands.too_much)
+        if shared:
+            self._recent.appendleft((template, read))
+        return read
+
+
+def _template_of(pod: Pod) -> tuple[object, ...]:
+    """All that demands are read from besides the pod's own labels, of a pod of which no kubelet has
+    reported sizes. A spread may be over the pods with one of its labels.
+    """
+    meta, spec = pod.metadata, pod.spec
+    return (
+        meta.namespace,
+        meta.labels if spec.topology_spread_constraints else None,
+        spec.containers,
+        spec.init_containers,
+        spec.overhead,
+        spec.resources,
+        spec.affinity,
+        spec.node_selector,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+    )
 
 
 @dataclass(slots=True)
@@ -171,7 +215,7 @@ class NodeFit:
         self._clock = clock
         self._readable = True
         # A pod is asked about when its job is submitted, and a few times before it is bound.
-        self._read = OfPod(_Read.of, most=_DEMANDS_KEPT)
+        self._read = OfPod(_Reader(), most=_DEMANDS_KEPT)
         self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
         self._divisions = Divisions(nodes)
         self.around = Neighbourhood()
