@@ -319,7 +319,7 @@ class NodeFit:
             self._own_there.changed(old, new)
 
     def _is_there(self, pod: Pod) -> bool:
-        return pod.metadata.uid in self._seen or pod.metadata.uid in self._own_there
+        return pod.metadata.uid in self._seen.items or pod.metadata.uid in self._own_there.items
 
     def _outdated(self, kept: _Kept, now: float) -> bool:
         if kept.edition != self._nodes.edition:
@@ -338,12 +338,11 @@ class NodeFit:
         """What the pod requires; plain if neither other pods nor volumes affect where it may go."""
         read, reach = self._read(pod), self._volumes.reach(pod)
         if not reach and not read.special:  # as nearly all pods
-            repelled = self._repelling(read.demands) and self.readable
-            return read.demands if repelled else read.plain
+            return read.demands if self._repelling(read.demands) else read.plain
         demands = replace(read.demands, reach=reach)
         if not self.readable or read.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
-        if demands.special or (self.readable and self._repelling(demands)):
+        if demands.special or self._repelling(demands):
             return demands
         return replace(demands, namespace="", labels="")
 
@@ -402,7 +401,7 @@ class NodeFit:
         """A function that returns why pod affinity or topology spread forbid a Node now; "" if
         neither does.
         """
-        repelling = self._repelling(demands) if self.readable else {}
+        repelling = self._repelling(demands)
         if not (demands.near or demands.apart or demands.spread or repelling):
             return _nothing_forbidden
         affinity = AffinityFilter(
@@ -426,7 +425,9 @@ class NodeFit:
         return lambda node: affinity.complaint(node) or spread.complaint(node)
 
     def _repelling(self, demands: Demands) -> Repelling:
-        return self.around.repelling(demands.namespace, demands.labels)
+        """The Nodes whose pods repel a pod with these demands, if pods are read."""
+        found = self.around.aversions.repelling(demands.namespace, demands.labels)
+        return found if not found or self.readable else {}
 
     def _room(self, demands: Demands, node: NodeFacts, alike: int) -> Unfit | None:
         load = self.around.load(node.name)

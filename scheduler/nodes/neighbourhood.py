@@ -16,7 +16,7 @@ from scheduler.core.comparison_cost import crowd_weight
 from scheduler.core.pod_affinity import Crowd
 from scheduler.core.ports import HostPort
 from scheduler.kube.neighbours import Neighbour
-from scheduler.nodes.aversions import Aversions, Repelling
+from scheduler.nodes.aversions import Aversions
 
 # How many crowds are kept. Each pod that comes or goes is compared with each of them, and each
 # takes 0.1 MB if it has pods on 5000 Nodes. If a user keeps requiring new crowds, others' are
@@ -169,10 +169,6 @@ class Neighbourhood:
         ):
             gone, _ = self._crowds.popitem(last=False)
             self._texts -= crowd_weight(gone)
-
-    def repelling(self, namespace: str, labels: str) -> Repelling:
-        """The Nodes whose pods repel such a pod."""
-        return self.aversions.repelling(namespace, labels)
 
     def _come(self, pod: Neighbour) -> None:
         self._loads.setdefault(pod.node, Load()).add(pod)

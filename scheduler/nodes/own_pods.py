@@ -16,14 +16,12 @@ class OwnPods:
 
     def __init__(self, around: Neighbourhood) -> None:
         self._around = around
-        self._there: dict[str, Neighbour] = {}
+        self.items: dict[str, Neighbour] = {}
+        """By uid. Only the methods here write it."""
         self._claimed: dict[str, Pod] = {}
 
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._there
-
     def __len__(self) -> int:
-        return len(self._there)
+        return len(self.items)
 
     def claimed(self, pod: Pod) -> None:
         """Note that a binding of this state of the pod is about to be sent, and that the pod is
@@ -38,18 +36,18 @@ class OwnPods:
             return
         uid = pod.metadata.uid
         claimed = self._claimed.pop(uid, None)
-        there = self._there.get(uid)
+        there = self.items.get(uid)
         if new is None or new.finished or not new.spec.node_name:
             if there is not None:
-                del self._there[uid]
+                del self.items[uid]
                 self._around.changed(there, None)
         elif there is None:
             confirmed = None if claimed is not old else self._confirmed(claimed, new)
-            self._there[uid] = confirmed or self._come(new)
+            self.items[uid] = confirmed or self._come(new)
         elif old is None or not same_for_others(old, new):
             found = neighbour(new)
             if not found.like(there):
-                self._there[uid] = found
+                self.items[uid] = found
                 self._around.changed(there, found)
 
     def _confirmed(self, claimed: Pod | None, bound: Pod) -> Neighbour | None:

@@ -61,7 +61,7 @@ def test_binding_that_the_watch_shows_is_counted_once(world):
     world.own.changed(waiting, pod("n1"))
     assert world.used("n1") == [4000]
     assert world.around.changes == changes, "what was known already is no change"
-    assert "uid-a" in world.own
+    assert "uid-a" in world.own.items
     assert not world.around.assumed()
 
 
@@ -110,7 +110,7 @@ def test_pod_that_is_gone_or_has_ended_is_not_counted(world, after):
     world.own.changed(None, pod("n1"))
     world.own.changed(pod("n1"), after)
     assert world.used("n1") == []
-    assert "uid-a" not in world.own
+    assert "uid-a" not in world.own.items
 
 
 def test_pod_that_is_too_large_to_be_kept_still_takes_its_room(world):
