@@ -22,7 +22,9 @@ class Partings:
         unit = self._units.of_pod(uid)
         if unit is not None:
             seen = unit.pod(uid).seen
-            seen.outcome = outcome_of(pod) or seen.outcome
+            outcome = outcome_of(pod)
+            seen.outcome = outcome or seen.outcome
             seen.remains, seen.orphaned = remains_of(pod), False
             seen.placed = seen.placed or bool(pod.spec.node_name)
-            self._successors.saw(unit, pod)
+            if outcome or pod.condition("DisruptionTarget") is not None:
+                self._successors.saw(unit, pod)
