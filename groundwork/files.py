@@ -26,6 +26,12 @@ def signature_of(stat: os.stat_result) -> Signature | None:
     return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
+def read_bounded(path: Path, *, most_bytes: int) -> bytes:
+    """The content of the file, up to a byte more than `most_bytes`. Blocks; raises OSError."""
+    with path.open("rb") as file:
+        return file.read(most_bytes + 1)
+
+
 def read_if_changed(
     path: Path, known: Signature | None, *, most_bytes: int
 ) -> tuple[Signature | None, bytes] | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from groundwork.files import Signature, read_at_rest
+from groundwork.files import Signature, read_at_rest, read_bounded
 from scheduler.config import strict_yaml
 
 log = structlog.get_logger(__name__)
@@ -79,8 +79,7 @@ def _read(path: Path) -> Mapping[str, str]:
     entry.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
+        raw = read_bounded(path, most_bytes=_MAX_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from None
     return _understood(path, raw)

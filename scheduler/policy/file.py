@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from groundwork.files import Signature, read_at_rest
+from groundwork.files import Signature, read_at_rest, read_bounded
 from scheduler.config import strict_yaml
 from scheduler.config.wrong_values import abridged, expected, nearest
 from scheduler.core.gang_sources import ALL_SOURCES, Source
@@ -45,8 +45,7 @@ def read_policy(path: Path, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
     PolicyError.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_POLICY_BYTES + 1)
+        content = read_bounded(path, most_bytes=MOST_POLICY_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from None
     return understood(path, content, gangs=gangs)
