@@ -135,8 +135,11 @@ class Presence:
         without those in `but`; if `proven`, only those for which `is_proven` is true.
         """
         wanted = frozenset(nodes)
-        sent = {uid: target for uid, target in self._binding.items() if target in wanted}
-        found = {uid: target for uid, target in sent.items() if uid not in but}
+        found = {
+            uid: target
+            for uid, target in self._binding.items()
+            if target in wanted and uid not in but
+        }
         for node in wanted:
             for uid in self._on.get(node, frozenset()) - but:
                 placed = self._placed[uid]
