@@ -34,7 +34,12 @@ async def plugin_and_remarks(world: World, command: str, *words: str) -> tuple[s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    async with asyncio.timeout(_SECONDS):
-        out, err = await process.communicate()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
     assert process.returncode == 0, err
     return out.decode(), err.decode()
