@@ -27,6 +27,11 @@ FORMS: Final = ("table", "wide", "json", "yaml", "name")
 TABLES: Final = frozenset({"table", "wide"})
 
 
+def repaints(form: str) -> bool:
+    """Whether a watch repaints the terminal: only where there is one, and only a table."""
+    return sys.stdout is not None and sys.stdout.isatty() and form in TABLES
+
+
 class Output:
     """Rows in one form. With `namespaces`, tables have a column for the namespace, with `users` one
     for the users of Slurm's jobs, and with `places` one for the place in the queue. With `gangs`, a
@@ -46,11 +51,6 @@ class Output:
         more = WIDE_COLUMNS if form == "wide" else ()
         self._columns = (*first, name, *user, *of_gang, *others, *place, *more)
         self._table = self._new_table()
-
-    @property
-    def repaints(self) -> bool:
-        """Whether a watch repaints the terminal."""
-        return self._terminal and self._form in TABLES
 
     def whole(self, rows: Sequence[Row]) -> str:
         """All rows. A table without rows is empty."""

@@ -17,7 +17,7 @@ from scheduler.view.choice import Choice, ordered
 from scheduler.view.connection import ViewError, chosen_namespace, connected
 from scheduler.view.gang_rows import by_gang
 from scheduler.view.listing import Listing, Wanted
-from scheduler.view.output import FORMS, Output
+from scheduler.view.output import FORMS, Output, repaints
 from scheduler.view.page_address import PageAddress, add_page_flags, named_page
 from scheduler.view.page_client import NotAnswered
 from scheduler.view.printing import put
@@ -106,7 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
-    """End with status 2 if `--jobs` and other flags do not go together."""
+    """End with status 2 if some of the flags do not go together."""
+    if arguments.watch and _shows_gangs(arguments) and not repaints(arguments.output):
+        arguments.parser.error("--gangs with --watch needs a terminal, and a table as the form")
     if not arguments.jobs:
         given = sorted(SLURM_FLAGS & vars(arguments).keys())
         if given:
@@ -119,6 +121,11 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     ):
         if given:
             arguments.parser.error(f"--jobs does not go with {name}: {why}")
+
+
+def _shows_gangs(arguments: argparse.Namespace) -> bool:
+    """Whether a row stands for a gang. Names are for kubectl, which knows pods alone."""
+    return bool(arguments.gangs) and arguments.output != "name"
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -185,8 +192,7 @@ async def _show(
     """Show all rows, with the `jobs` of Slurm, and then each change if the user wants to see them.
     Places change all the time, so a watch has none.
     """
-    # Names are for kubectl, which knows pods alone.
-    gangs = arguments.gangs and arguments.output != "name"
+    gangs = _shows_gangs(arguments)
     output = Output(
         arguments.output,
         namespaces=not wanted.namespace,
@@ -201,9 +207,7 @@ async def _show(
         found = by_gang(found) if gangs else found
         return ordered(filter(chosen.takes, [*found, *jobs]), arguments.sort)
 
-    if gangs and arguments.watch and not output.repaints:
-        raise ViewError("--gangs with --watch needs a terminal, and a table as the form")
-    if arguments.watch and output.repaints:
+    if arguments.watch and repaints(arguments.output):
         await repaint(listing, lambda: output.painting(rows()))
     elif arguments.watch:
         put(output.each(rows(), heading=True))

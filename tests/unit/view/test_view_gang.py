@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from scheduler.__main__ import main
 from scheduler.core.gang_sources import Membership, Source
 from scheduler.sandbox.kube import KubeServer
 from scheduler.view.gang import InGang, gang_of
@@ -186,11 +187,12 @@ async def test_queue_has_a_line_for_each_gang(server: KubeServer, call: Call) ->
     assert items[1]["uid"] is None
 
 
-@pytest.mark.usefixtures("kubeconfig")
-async def test_watch_of_gangs_needs_a_terminal(server: KubeServer, call: Call) -> None:
-    fill(server)
-    status, out, err = await call("queue", "--gangs", "--watch")
-    assert (status, out) == (1, "")
+def test_watch_of_gangs_needs_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a wrong command line, so no cluster is asked: there is no kubeconfig."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["queue", "--gangs", "--watch"])
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
     assert "--gangs with --watch needs a terminal" in err
 
 
