@@ -155,6 +155,9 @@ class _Address:
     def getsockname(self) -> tuple[str, int]:
         return ("127.0.0.1", self._port)
 
+    def fileno(self) -> int:
+        return -1
+
 
 class _Socket:
     """What may be set, though nothing comes of it here."""

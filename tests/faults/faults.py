@@ -45,7 +45,7 @@ async def jitter(it: Exchange) -> None:
 
 async def refused(it: Exchange) -> None:
     """All connections are cut, and new ones are refused for three seconds."""
-    it.proxy.refuse_for(_REFUSED_SECONDS)
+    await it.proxy.refuse_for(_REFUSED_SECONDS)
 
 
 async def reset_before(it: Exchange) -> None:

@@ -17,6 +17,7 @@ from tests.faults.calls import Server, call_of
 from tests.faults.exchange import Exchange, Stream, UpstreamGoneError, reset
 from tests.faults.messages import LONGEST_HEAD, Head, read_head, request_body
 from tests.faults.play import Moment, Play
+from tests.support import listeners
 
 # With TLS a client has to answer the closing message, and one that has been killed never does.
 _GOODBYE_SECONDS: Final = 5.0
@@ -60,17 +61,17 @@ class FaultProxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.refuse()
+        await self.refuse()
         self._let_go()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def refuse(self) -> None:
+    async def refuse(self) -> None:
         """Refuse new connections, and cut those that are there. The port stays ours."""
         if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+            listener, self._listener = self._listener, None
+            await listeners.close(listener)
             self._held = _bound(self._port)
         self.cut()
 
@@ -79,9 +80,9 @@ class FaultProxy:
         for client in self._clients:
             reset(client)
 
-    def refuse_for(self, seconds: float) -> None:
+    async def refuse_for(self, seconds: float) -> None:
         """Refuse new connections for so many seconds, and cut those that are there."""
-        self.refuse()
+        await self.refuse()
         self._keep(self._accept_after(seconds))
 
     async def accept(self) -> None:

@@ -417,3 +417,28 @@ def test_client_that_never_answers_a_goodbye_leaves_no_open_transport() -> None:
     for client in silent:
         client.close()
     assert not [it.message for it in found]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_refusal_leaves_no_connection_open_that_has_just_been_accepted(turns: int) -> None:
+    authority = trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+
+    async def talk() -> None:
+        url = "http://127.0.0.1:1"
+        async with FaultProxy(Server.KUBE, url, play=Play(), certificate=server) as proxy:
+            port = int(proxy.url.rpartition(":")[2])
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await proxy.refuse()
+            gc.collect()
+        for client in clients:
+            client.close()
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        asyncio.run(talk())
+        gc.collect()
+    assert not [it.message for it in found]

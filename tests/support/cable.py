@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
+from tests.support import listeners
+
 _REQUEST: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.[01]\r\n")
 _CALL_SECONDS: Final = 10.0
 _LOOPBACK: Final = "127.0.0.1"
@@ -89,7 +91,7 @@ class Cable:
 
     async def _close(self) -> None:
         assert self._server is not None
-        self._server.close()
+        await listeners.close(self._server)
         await self._drop()
 
     async def _set(self, *, open_: bool) -> None:
