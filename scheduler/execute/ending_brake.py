@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from groundwork.pauses import with_pauses
 from scheduler.core.actions import Evict
 from scheduler.core.brake import ASK_SECONDS, Brake, BrakeLimits, Go, Hold, Scene
 from scheduler.core.endings import Ending, ending_of
@@ -34,6 +35,9 @@ log = structlog.get_logger(__name__)
 
 # One survey of all pods serves all questions within this time.
 _SURVEY_SECONDS: Final = 0.5
+# A survey looks at so many pods in one turn of the event loop, which takes about 2 ms. 30 000 pods
+# in one turn took 54 to 68 ms (measured).
+_PODS_A_TURN: Final = 1000
 _KINDS: Final = ("run", "wait")
 # A process that has just started learns the states of its pods' jobs one by one. It ends no pod
 # until it knows nearly all of them, or has tried for this long.
@@ -53,6 +57,16 @@ class _Survey:
     all: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     lost_nodes: set[str] = field(default_factory=set)
+
+    def see(self, unit: Unit, kind: str) -> None:
+        """Count a unit that has pods of this kind."""
+        case = _case(unit)
+        self.all.add(case)
+        ending = None if _unseen(unit) else _ending(unit, kind)
+        if ending is not None:
+            self.ended.add(case)
+            if ending.reason is Reason.NODE_FAILED:
+                self.lost_nodes.add(case)
 
 
 class EndingBrake:
@@ -87,6 +101,7 @@ class EndingBrake:
         self._brakes = {kind: Brake(limits) for kind in _KINDS}
         self._engaged: set[str] = set()
         self._scenes: dict[str, _Survey] = {}
+        self._surveying = asyncio.Lock()
         self._surveyed_at = float("-inf")
         self._unknown = 0
         self._learnt_by: float | None = None
@@ -168,11 +183,14 @@ class EndingBrake:
         """The pods as they are now. If any are held, or many may be, slurmctld is asked first
         whether it has restarted.
         """
-        now = self._clock()
-        if now - self._surveyed_at >= _SURVEY_SECONDS:
-            self._surveyed_at = now
-            self._survey()
-        survey = self._scenes[kind]
+        asked_at = self._clock()
+        async with self._surveying:
+            # Those who asked while the last survey went on share it, however long it took.
+            if asked_at - self._surveyed_at >= _SURVEY_SECONDS:
+                began_at = self._clock()
+                await self._survey()
+                self._surveyed_at = began_at
+        survey, now = self._scenes[kind], self._clock()
         many = max(len(survey.ended), self._brakes[kind].counted(now)) > self._limits.minimum
         if self._engaged or many:
             await self._slurmctld.ask()
@@ -180,10 +198,9 @@ class EndingBrake:
         doomed = survey.ended if in_doubt else survey.lost_nodes
         return Scene(all=survey.all, doomed=doomed, boot=self._slurmctld.boot)
 
-    def _survey(self) -> None:
-        self._scenes = {kind: _Survey() for kind in _KINDS}
+    async def _survey(self) -> None:
         units, strays, run = dict[str, Unit](), dict[str, bool](), set[str]()
-        for pod in self._pods:
+        async for pod in with_pauses(tuple(self._pods), every=_PODS_A_TURN):
             if pod.finished or pod.metadata.deletion_timestamp is not None:
                 continue
             uid = pod.metadata.uid
@@ -195,22 +212,14 @@ class EndingBrake:
                 strays[key] = strays.get(key, False) or _may_have_a_job(pod)
             else:
                 units[key] = unit
-        self._unknown = sum(strays.values())
+        scenes, unknown = {kind: _Survey() for kind in _KINDS}, sum(strays.values())
         for key in strays.keys() - units.keys():
-            self._scenes["run" if key in run else "wait"].all.add(key)
-        for key, unit in units.items():
-            self._see(unit, "run" if key in run else "wait")
-
-    def _see(self, unit: Unit, kind: str) -> None:
-        """Count a unit that has pods."""
-        survey, case = self._scenes[kind], _case(unit)
-        survey.all.add(case)
-        if _unseen(unit):
-            self._unknown += 1
-        elif (ending := _ending(unit, kind)) is not None:
-            survey.ended.add(case)
-            if ending.reason is Reason.NODE_FAILED:
-                survey.lost_nodes.add(case)
+            scenes["run" if key in run else "wait"].all.add(key)
+        async for key, unit in with_pauses(units.items(), every=_PODS_A_TURN):
+            kind = "run" if key in run else "wait"
+            scenes[kind].see(unit, kind)
+            unknown += _unseen(unit)
+        self._scenes, self._unknown = scenes, unknown
 
     def _note(self, kind: str, among: int) -> None:
         """Report when the brake begins to hold pods of this kind, and when it holds none any more.

@@ -16,11 +16,14 @@ from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import Forbidden, KubeUnreachable, refused
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
 from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.slurmctld import Slurmctld
 from scheduler.state.units import Unit, Units
 from slurmapi import SlurmClient
+from tests.support import loop_turns
 from tests.unit.core.things import pod
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -38,7 +41,7 @@ class Stage:
         self.messages: list[str] = []
         self.metrics = Metrics()
         slurm, clock = cast("SlurmClient", TinySlurm()), asyncio.get_running_loop().time
-        brake = EndingBrake(
+        self.brake = EndingBrake(
             Slurmctld(slurm, failed_at=lambda: None, warn=lambda _reason, _text: None, clock=clock),
             allocations=NodeAllocations(slurm, clock=clock),
             limits=BrakeLimits(),
@@ -52,7 +55,7 @@ class Stage:
         )
         self.evictor = Evictor(
             cast("KubeApi", kube),
-            brake=brake,
+            brake=self.brake,
             budget_seconds=budget_seconds,
             tell=lambda _unit, _uid, _reason, message: self.messages.append(message),
             metrics=self.metrics,
@@ -215,3 +218,26 @@ async def test_refusal_to_hurry_a_pod_is_told_and_ends_nothing_else(kube):
     hurry = Hurry(EVICT.pod, EVICT.reason, EVICT.message, grace_seconds=1)
     assert await stage.evictor.hurry(stage.unit, hurry) > 5
     assert "refuses to delete the pod: 403 kept" in stage.messages[0]
+
+
+async def test_other_work_goes_on_while_many_pods_are_surveyed_once_for_all_who_ask(kube):
+    stage = Stage(kube)
+    for number in range(5000):
+        kube.create(f"uid-{number:04}", name=f"uid-{number:04}")
+    await asyncio.sleep(1)
+    passes = 0
+
+    class Counted(Joined[Pod]):
+        def __iter__(self):
+            nonlocal passes
+            passes += 1
+            return iter(kube.store)
+
+    stage.brake._pods = Counted()
+    async with loop_turns.beside() as turns:
+        await asyncio.gather(*(stage.brake.seconds(stage.unit, EVICT) for _ in range(3)))
+    assert passes == 1
+    assert turns.count > 5
+    await asyncio.sleep(1)
+    await stage.brake.seconds(stage.unit, EVICT)
+    assert passes == 2
