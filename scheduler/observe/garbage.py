@@ -55,7 +55,9 @@ class GarbageTender:
     def __init__(self, objects: Callable[[], int]) -> None:
         self._objects = objects
         gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
-        self._look_at_all()
+        # Without a collection: after the imports it took 40 ms and freed 345 of 500 000 blocks
+        # (measured).
+        self._set_aside()
 
     def tend(self) -> None:
         """Free the young garbage, and set aside what is left."""
@@ -65,12 +67,12 @@ class GarbageTender:
         # Python counts its blocks by the pools in which they lie: 28 million in 2 ms.
         if sys.getallocatedblocks() > limit:
             gc.unfreeze()
-            self._look_at_all()
+            gc.collect()
+            self._set_aside()
         else:
             gc.freeze()
 
-    def _look_at_all(self) -> None:
-        gc.collect()
+    def _set_aside(self) -> None:
         gc.freeze()
         self._blocks_then = sys.getallocatedblocks()
         self._objects_then = self._objects()
