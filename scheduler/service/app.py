@@ -276,7 +276,7 @@ class App:
     async def _work(self) -> None:
         await self._reflections.synced()
         await self._election.elected.wait()
-        self._take_over()
+        await self._take_over()
         await asyncio.gather(
             self._parts.kill_wait.first(),
             self._parts.slurmctld.at_start(),
@@ -285,8 +285,8 @@ class App:
         log.info("caches synced", pods=len(self._memory.pods))
         await run_workers(self._parts.controller, self._settings.workers)
 
-    def _take_over(self) -> None:
-        self._parts.take_over()
+    async def _take_over(self) -> None:
+        await self._parts.take_over()
         self._begun.set()
         if event := self._election.leader_event():
             about, text = event

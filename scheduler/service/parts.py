@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
+from groundwork.pauses import in_slices
 from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
@@ -134,16 +135,18 @@ class Parts:
             clock=outside.clock,
         )
 
-    def take_over(self) -> None:
+    async def take_over(self) -> None:
         """Start with nothing but the caches: forget what was seen of units while another process
         led, and give each unit a pass.
         """
         memory = self._memory
         memory.units.clear()
         self.coverage.begin()
-        for pod in memory.pods:
-            memory.news.wake_unit_of(pod, WakeCause.START)
-            memory.owner_hints.see(pod)
+        async for uid in in_slices([it.metadata.uid for it in memory.pods]):
+            # Its watch may change or remove a pod meanwhile.
+            if (pod := memory.pods.get(uid)) is not None:
+                memory.news.wake_unit_of(pod, WakeCause.START)
+                memory.owner_hints.see(pod)
         self.pulse.come_sooner()
 
     def _census(self) -> Census:

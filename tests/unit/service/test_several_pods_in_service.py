@@ -38,6 +38,7 @@ async def running(
         nodes=("n1", "n2"),
     )
     service.start()
+    await asyncio.sleep(0)  # it has begun to lead, and forgotten all units
     pods = tuple(Member(uid, f"train-{rank}") for rank, uid in enumerate(UIDS))
     service.units.add(Unit(GANG, "ns", "train", 0.0, Placeholder(job_id), members=by_uid(pods)))
     for rank, uid in enumerate(UIDS):

@@ -160,6 +160,7 @@ class Service:
         for pod in self.kube.store:
             self._pod_changed(pod.metadata.uid)
         parts = (
+            self._lead(),
             self.pulse.run(),
             self.starts.run(),
             self.census.run(),
@@ -172,8 +173,10 @@ class Service:
         )
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]
-        self._tasks.append(loop.create_task(run_workers(self.controller, 6)))
-        self.parts.take_over()
+
+    async def _lead(self) -> None:
+        await self.parts.take_over()
+        await run_workers(self.controller, 6)
 
     async def bound(self, uid: str, **more: Any) -> int:
         """Create a pod, and let Slurm start its job on n1; returns the job once the pod is bound.
