@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -22,7 +22,9 @@ from slurmapi.model import (
     SlurmConfig,
     SlurmNode,
 )
-from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, time_of
+from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, part, time_of
+
+T = TypeVar("T")
 
 # If the backfill scheduler starts a job without a limit, the job sometimes shows a limit of 365
 # days (seen on 26.05.5) and an end to match.
@@ -372,17 +374,33 @@ class _NodeRecord(msgspec.Struct, frozen=True):
 
 
 class NodesAnswer(Answer, frozen=True):
-    """The answer to `GET nodes/`."""
+    """The answer to `GET nodes/` or to `GET node/NAME`."""
 
     nodes: list[_NodeRecord] | None = None
 
     def all(self) -> Iterator[SlurmNode]:
-        """All nodes, one after the other: each takes 4 µs (measured). Raises SlurmGarbled if the
-        list is missing.
+        """All nodes. Raises SlurmGarbled if the list is missing."""
+        return map(_node, _nodes(self.nodes))
+
+
+class UnreadNodesAnswer(Answer, frozen=True):
+    """The same answer with records that are read one by one. With 10 000 nodes it takes 13 ms, and
+    the records 9 µs each; `NodesAnswer` takes 37 ms at once, and 5 µs each (measured).
+    """
+
+    nodes: list[msgspec.Raw] | None = None
+
+    def all(self) -> Iterator[SlurmNode]:
+        """All nodes, each of which is read when its turn comes. Raises SlurmGarbled if the list is
+        missing, and at a record that cannot be read.
         """
-        if self.nodes is None:
-            raise SlurmGarbled("the answer about nodes holds no list of nodes")
-        return map(_node, self.nodes)
+        return (_node(part(it, _NodeRecord)) for it in _nodes(self.nodes))
+
+
+def _nodes(listed: list[T] | None) -> list[T]:
+    if listed is None:
+        raise SlurmGarbled("the answer about nodes holds no list of nodes")
+    return listed
 
 
 class _Names(msgspec.Struct, frozen=True):

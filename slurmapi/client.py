@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -169,12 +169,7 @@ class SlurmClient:
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """All nodes; 1000 of them are 2 MB. Other tasks run while they are read."""
-        listed = await self._get(
-            "nodes",
-            "nodes/",
-            lambda it: wire.settled(it, answers.NodesAnswer).all(),
-            max_body=_MAX_NODES,
-        )
+        listed = await self._get("nodes", "nodes/", _read_nodes, max_body=_MAX_NODES)
         return tuple([node async for node in with_pauses(listed, every=_READ_AT_ONCE)])
 
     async def node(self, name: str) -> SlurmNode | None:
@@ -435,6 +430,14 @@ def _unchanged(response: Response) -> None:
     """
     if response.status != _NOT_MODIFIED:
         wire.settled(response, wire.Answer)
+
+
+def _read_nodes(response: Response) -> Iterator[SlurmNode]:
+    """All nodes, which are read one by one if the answer is strict JSON."""
+    try:
+        return wire.settled(response, answers.UnreadNodesAnswer).all()
+    except SlurmGarbled:
+        return wire.settled(response, answers.NodesAnswer).all()
 
 
 def _read_node(response: Response, *, name: str) -> SlurmNode | None:

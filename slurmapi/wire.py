@@ -87,6 +87,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 A = TypeVar("A", bound=Answer)
+T = TypeVar("T")
 
 
 def is_json(response: Response) -> bool:
@@ -131,16 +132,21 @@ def settled(response: Response, kind: type[A]) -> A:
     return answer
 
 
-def _decoded(body: bytes, kind: type[A]) -> A:
+def part(raw: msgspec.Raw, kind: type[T]) -> T:
+    """A part of an answer as `kind`. Raises SlurmGarbled."""
+    return _decoded(raw, kind)
+
+
+def _decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise SlurmGarbled(f"unexpected shape of an answer: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _decode_leniently(body, kind)
+        return _decode_leniently(bytes(body), kind)
 
 
-def _decode_leniently(body: bytes, kind: type[A]) -> A:
+def _decode_leniently(body: bytes, kind: type[T]) -> T:
     """Decodes what Slurm may write but msgspec rejects: text that is not UTF-8, NaN and
     Infinity.
     """
