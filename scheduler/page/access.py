@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ LONGEST_TOKEN: Final = 4000
 MOST_AT_ONCE: Final = 8
 MOST_WAITING: Final = 256
 _SECONDS: Final = 5.0
+_SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 _REVIEW: Final = "authentication.k8s.io/v1"
 _ACCESS: Final = "authorization.k8s.io/v1"
 
@@ -81,8 +83,10 @@ class Access(Protocol):
         """Whose token it is. Raises NobodyError, CrowdError and KubeError."""
         ...
 
-    async def viewer(self, user: User, namespaces: Collection[str]) -> Viewer:
-        """What the user may see of these namespaces. Raises CrowdError and KubeError."""
+    async def viewer(self, user: User, namespaces: Collection[str], *, only: str = "") -> Viewer:
+        """What the user may see of these namespaces, or of the one that was asked for (`only`).
+        Raises CrowdError and KubeError.
+        """
         ...
 
     async def may(self, user: User, verb: str, resource: str, *, namespace: str = "") -> bool:
@@ -97,9 +101,10 @@ class Open:
         """The one user that there is."""
         return User()
 
-    async def viewer(self, _user: User, _namespaces: Collection[str]) -> Viewer:
-        """Everything."""
-        return Viewer("", everywhere=True, namespaces=frozenset(), nodes=True)
+    async def viewer(self, _user: User, _namespaces: Collection[str], *, only: str = "") -> Viewer:
+        """Everything, or all of one namespace."""
+        shown = frozenset([only] if only else ())
+        return Viewer("", everywhere=not only, namespaces=shown, nodes=True)
 
     async def may(self, _user: User, _verb: str, _resource: str, *, namespace: str = "") -> bool:
         """Yes."""
@@ -148,12 +153,14 @@ class Reviews:
             raise NobodyError
         return found
 
-    async def viewer(self, user: User, namespaces: Collection[str]) -> Viewer:
+    async def viewer(self, user: User, namespaces: Collection[str], *, only: str = "") -> Viewer:
         """What the user may see."""
         nodes = await self.may(user, "list", "nodes")
-        if await self.may(user, "list", "pods"):
+        if not only and await self.may(user, "list", "pods"):
             return Viewer(user.username, everywhere=True, namespaces=frozenset(), nodes=nodes)
-        asked = sorted(namespaces)[:MOST_NAMESPACES]
+        own = _namespace_of(user)
+        first = sorted(namespaces, key=lambda it: (it != own, it))[:MOST_NAMESPACES]
+        asked = [only] if only else first
 
         def lists(namespace: str) -> Awaitable[bool]:
             return self.may(user, "list", "pods", namespace=namespace)
@@ -164,7 +171,7 @@ class Reviews:
             everywhere=False,
             namespaces=frozenset(it for it, allowed in zip(asked, may, strict=True) if allowed),
             nodes=nodes,
-            partial=len(namespaces) > MOST_NAMESPACES,
+            partial=not only and len(namespaces) > MOST_NAMESPACES,
         )
 
     async def may(self, user: User, verb: str, resource: str, *, namespace: str = "") -> bool:
@@ -218,3 +225,9 @@ class Reviews:
         while len(self._kept) > MOST_REMEMBERED:
             self._kept.popitem(last=False)
         return found
+
+
+def _namespace_of(user: User) -> str:
+    """The namespace of a ServiceAccount; "" for other users."""
+    found = _SERVICE_ACCOUNT.fullmatch(user.username)
+    return "" if found is None else found[1]

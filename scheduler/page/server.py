@@ -205,9 +205,11 @@ class PageServer:
             self._open += Counter()  # forgets those who have none
 
     async def _streamed(self, request: web.Request, user: User) -> web.StreamResponse:
-        page = self._page
+        page, only = self._page, _namespace(request)
+        if only and not await page.access.may(user, "list", "pods", namespace=only):
+            raise _forbidden(only)
         await page.board.refresh()
-        viewer = await page.access.viewer(user, tuple(page.board.namespaces))
+        viewer = await page.access.viewer(user, tuple(page.board.namespaces), only=only)
         page.stays(request.protocol)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
         response.force_close()
@@ -216,7 +218,7 @@ class PageServer:
 
         async def review() -> Viewer:
             again = await self._user(request)
-            return await page.access.viewer(again, tuple(page.board.namespaces))
+            return await page.access.viewer(again, tuple(page.board.namespaces), only=only)
 
         since = request.query.get("since", "")
         async with asyncio.TaskGroup() as group:
@@ -269,15 +271,9 @@ class PageServer:
     async def _of_namespace(self, request: web.Request, answer: _Answer) -> web.StreamResponse:
         page = self._page
         user = await self._user(request)
-        namespace, after = request.query.get("namespace", ""), request.query.get("after", "")
-        if namespace and _NAMESPACE.fullmatch(namespace) is None:
-            raise web.HTTPBadRequest(text="namespace: expected the name of a namespace")
+        namespace, after = _namespace(request), request.query.get("after", "")
         if not await page.access.may(user, "list", "pods", namespace=namespace):
-            where = f"in namespace {namespace}" if namespace else "in all namespaces"
-            raise web.HTTPForbidden(
-                text=f"you may not list pods {where}, so you are not shown this of them; name "
-                "another namespace, or ask the administrators for that right"
-            )
+            raise _forbidden(namespace)
         page.stays(request.protocol)
         with self._asking.place(user):
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -287,6 +283,22 @@ class PageServer:
     async def _user(self, request: web.Request) -> User:
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         return await self._page.access.user(token.strip() if scheme.lower() == "bearer" else "")
+
+
+def _namespace(request: web.Request) -> str:
+    """The namespace that is asked about; "" if none is named."""
+    found = request.query.get("namespace", "")
+    if found and _NAMESPACE.fullmatch(found) is None:
+        raise web.HTTPBadRequest(text="namespace: expected the name of a namespace")
+    return found
+
+
+def _forbidden(namespace: str) -> web.HTTPForbidden:
+    where = f"in namespace {namespace}" if namespace else "in all namespaces"
+    return web.HTTPForbidden(
+        text=f"you may not list pods {where}, so you are not shown this of them; name another "
+        "namespace, or ask the administrators for that right"
+    )
 
 
 async def _sent(request: web.Request, body: bytes) -> web.StreamResponse:

@@ -147,6 +147,12 @@ async def test_page_shows_pods_nodes_gangs_and_stories_and_runs_nothing_of_their
     await browser.until("document.querySelector('#times .span.over')?.textContent === 'notebook'")
     await _pictures(browser, tmp_path, "times")
 
+    for namespace, count in (("elsewhere", "0 pods"), ("default", f"{_MANY + 4} pods")):
+        await browser.open(f"{url}?namespace={namespace}")
+        said = "document.querySelector('#status')?.innerText"
+        await browser.until(f"{said}?.startsWith('live, namespace {namespace}')")
+        await browser.until(f"document.querySelector('#count')?.textContent === '{count}'")
+
     assert await browser.value("document.title") == "Slurm pod scheduler"
     assert await browser.value("document.querySelectorAll('img').length") == 0
     assert browser.said == []

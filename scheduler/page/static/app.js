@@ -7,6 +7,8 @@ import { Table } from "./table.js";
 import { Holders, showGangs, showNodes } from "./views.js";
 
 const PAUSE = 2000;
+// From the page's address, such as /?namespace=research: the only one to show. "" shows all.
+const NAMESPACE = new URLSearchParams(location.search).get("namespace") ?? "";
 const TABS = ["queue", "nodes", "gangs", "times"];
 const pods = new Map();
 const nodes = new Map();
@@ -65,7 +67,9 @@ function takePod(it) {
 function settle(state) {
   cursor = state.cursor;
   ahead = Date.parse(state.at) / 1000 - Date.now() / 1000;
-  const seen = open.everywhere ? "all namespaces" : `${open.namespaces} namespaces${open.partial ? " (there are more)" : ""}`;
+  const more = open.partial ? " (there are more: to see another one, add ?namespace=NAME to this page's address)" : "";
+  const some = NAMESPACE ? `namespace ${NAMESPACE}` : `${open.namespaces} namespaces${more}`;
+  const seen = open.everywhere ? "all namespaces" : some;
   const age = state.nodesAge === undefined || state.nodesAge === null ? "" : `, nodes as of ${Math.round(state.nodesAge)} s ago`;
   const trouble = [...(state.notReady ?? []), ...(state.whole ? [] : ["there is more than is shown"])];
   say(trouble.length ? trouble.join("; ") : `live, ${seen}${age}`, trouble.length > 0);
@@ -113,9 +117,9 @@ async function live() {
     await visible();
     aborted = new AbortController();
     try {
-      await follow(cursor, token, aborted.signal, handle);
+      await follow(cursor, NAMESPACE, token, aborted.signal, handle);
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) return signIn(token ? error.message : "sign in");
+      if (error instanceof Refused && [401, 403].includes(error.status)) return signIn(token ? error.message : "sign in");
       say(aborted.signal.aborted ? "paused" : `connecting again: ${error.message}`, !aborted.signal.aborted);
       if (!aborted.signal.aborted) await new Promise((resolve) => setTimeout(resolve, PAUSE));
     }

@@ -20,9 +20,9 @@ export async function ask(path, query, token, signal) {
   throw new Refused(answer.status, said.error ?? `status ${answer.status}`);
 }
 
-// Calls `handle(kind, data)` for each event, until the stream ends.
-export async function follow(cursor, token, signal, handle) {
-  const answer = await ask("/api/stream", { since: cursor }, token, signal);
+// Calls `handle(kind, data)` for each event, until the stream ends. `namespace` is "" for all of them.
+export async function follow(cursor, namespace, token, signal, handle) {
+  const answer = await ask("/api/stream", { since: cursor, namespace }, token, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {

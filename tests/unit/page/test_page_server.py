@@ -32,18 +32,18 @@ RIGHTS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ALICE = {"Authorization": "Bearer alice"}
 
 
-def reviews(stub: ApiStub, *, may: set[tuple[str, str, str]]) -> None:
-    """Only the token `alice` is known; she has these rights (verb, resource, namespace)."""
+def reviews(stub: ApiStub, *, may: set[tuple[str, str, str]], username: str = "alice") -> None:
+    """Only the token `alice` is known; its user has these rights (verb, resource, namespace)."""
 
     async def who(request: web.Request) -> web.Response:
         token = (await request.json())["spec"]["token"]
-        user = {"username": "alice", "groups": ["team"], "extra": {"scopes": ["a"]}}
+        user = {"username": username, "groups": ["team"], "extra": {"scopes": ["a"]}}
         known = {"authenticated": True, "user": user}
         return web.json_response({"status": known if token == "alice" else {}})
 
     async def rights(request: web.Request) -> web.Response:
         spec = (await request.json())["spec"]
-        assert (spec["user"], spec["groups"]) == ("alice", ["team"])
+        assert (spec["user"], spec["groups"]) == (username, ["team"])
         asked = spec["resourceAttributes"]
         key = (asked["verb"], asked["resource"], asked.get("namespace", ""))
         return web.json_response({"status": {"allowed": key in may}})
@@ -54,9 +54,13 @@ def reviews(stub: ApiStub, *, may: set[tuple[str, str, str]]) -> None:
 
 @asynccontextmanager
 async def streamed(
-    caller: Caller, *, since: str = "", headers: dict[str, str] | None = None
+    caller: Caller,
+    *,
+    since: str = "",
+    namespace: str = "",
+    headers: dict[str, str] | None = None,
 ) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
-    query = {"since": since}
+    query = {"since": since, "namespace": namespace}
     async with caller.client.get("/api/stream", params=query, headers=headers or {}) as answer:
         assert answer.status == 200, await answer.text()
 
@@ -177,6 +181,66 @@ async def test_viewers_of_few_of_many_namespaces_do_not_crowd_each_other_out(
             return answer.status
 
     assert set(await asyncio.gather(*(opened() for _ in range(5)))) == {200}
+
+
+@pytest.fixture
+def many_namespaces(world: World) -> None:
+    """More than are asked about, and behind them all one more, with the pod `mine`."""
+    for number in range(MOST_NAMESPACES):
+        world.put(f"one-{number}", namespace=f"n{number}")
+    world.put("mine", namespace="z")
+
+
+@pytest.mark.usefixtures("many_namespaces")
+async def test_namespace_that_is_named_is_seen_however_many_there_are(
+    closed_page: Caller, stub: ApiStub
+) -> None:
+    reviews(stub, may={("list", "pods", "z")})
+    async with streamed(closed_page, headers=ALICE) as events:
+        found = await until_state(events)
+    assert (found["pods"], found["hello"]["partial"]) == ([], True)
+    asked = len(stub.requests("POST", RIGHTS))
+    async with streamed(closed_page, namespace="z", headers=ALICE) as events:
+        found = await until_state(events)
+    assert [it["name"] for it in found["pods"]] == ["mine"]
+    assert (found["hello"]["partial"], found["hello"]["everywhere"]) == (False, False)
+    assert len(stub.requests("POST", RIGHTS)) == asked + 1
+
+
+@pytest.mark.usefixtures("many_namespaces")
+async def test_service_account_sees_its_own_namespace_however_many_there_are(
+    closed_page: Caller, stub: ApiStub
+) -> None:
+    reviews(stub, may={("list", "pods", "z")}, username="system:serviceaccount:z:viewer")
+    async with streamed(closed_page, headers=ALICE) as events:
+        found = await until_state(events)
+    assert [it["name"] for it in found["pods"]] == ["mine"]
+
+
+async def test_who_may_list_all_pods_can_name_one_namespace(
+    closed_page: Caller, open_page: Caller, world: World, stub: ApiStub
+) -> None:
+    world.put("one", namespace="a")
+    world.put("other", namespace="b")
+    reviews(stub, may={("list", "pods", ""), ("list", "pods", "a")})
+    for page in (closed_page, open_page):
+        async with streamed(page, namespace="a", headers=ALICE) as events:
+            found = await until_state(events)
+        assert [it["name"] for it in found["pods"]] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "status", "said"),
+    [("b", 403, "you may not list pods in namespace b"), ("B/..", 400, "namespace: expected")],
+)
+async def test_namespace_that_may_not_be_seen_is_refused(
+    closed_page: Caller, stub: ApiStub, namespace: str, status: int, said: str
+) -> None:
+    reviews(stub, may={("list", "pods", "a")})
+    query = {"namespace": namespace}
+    async with closed_page.client.get("/api/stream", params=query, headers=ALICE) as answer:
+        assert answer.status == status
+        assert said in (await answer.json())["error"]
 
 
 async def test_stream_goes_on_where_it_ended(open_page: Caller, world: World) -> None:
