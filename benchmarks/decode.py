@@ -22,7 +22,7 @@ from kubernetes_asyncio.client.rest import RESTResponse
 
 from benchmarks import payloads
 from scheduler.kube.wire import PODS
-from slurmapi.answers import JobsAnswer, StatesAnswer
+from slurmapi.answers import JobsAnswer, StateReader, StatesAnswer
 from slurmapi.http1 import Response
 from slurmapi.wire import settled
 
@@ -158,7 +158,9 @@ def _object_of(line: bytes) -> bytes:
 
 
 def _states(answer: Response) -> object:
-    return settled(answer, StatesAnswer).states()
+    reader = StateReader()
+    reader.read(settled(answer, StatesAnswer).listed)
+    return reader.states()
 
 
 def _jobs(answer: Response, count: int) -> object:

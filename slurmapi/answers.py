@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -198,32 +198,47 @@ class StatesAnswer(Answer, frozen=True):
 
     jobs: list[_StateRecord] | None = None
 
-    def states(self) -> dict[int, JobState]:
-        """State by job id. Raises SlurmGarbled if the list is missing, which does not mean that it
-        is empty.
-
-        A task of an array is listed by its own id ("14_3"), and all that wait by that of the array
-        ("12_4"; measured on 26.05.5 and 24.11.5). So no job in the answer seems to be absent. The
-        components of a heterogeneous job ("12+0", "13+1") count as one with the first.
+    @property
+    def listed(self) -> list[_StateRecord]:
+        """The records for a `StateReader`. Raises SlurmGarbled if the list is missing, which does
+        not mean that it is empty.
         """
         if self.jobs is None:
             raise SlurmGarbled("the answer about job states holds no list of jobs")
-        alone: dict[int, JobState] = {}
-        tasks: dict[int, JobState] = {}
-        components: list[tuple[int, int, JobState]] = []
+        return self.jobs
+
+
+class StateReader:
+    """Reads the records of `StatesAnswer`, a part at a time: each record takes 1 µs.
+
+    A task of an array is listed by its own id ("14_3"), and all that wait by that of the array
+    ("12_4"; measured on 26.05.5 and 24.11.5). So no job in the answer seems to be absent. The
+    components of a heterogeneous job ("12+0", "13+1") count as one with the first.
+    """
+
+    def __init__(self) -> None:
+        self._alone: dict[int, JobState] = {}
+        self._tasks: dict[int, JobState] = {}
+        self._components: list[tuple[int, int, JobState]] = []
         # A thousand jobs have a few states between them.
-        parsed: dict[str | tuple[str, ...], JobState] = {}
-        for record in self.jobs:
+        self._parsed: dict[str | tuple[str, ...], JobState] = {}
+
+    def read(self, records: Iterable[_StateRecord]) -> None:
+        """Read these. Raises SlurmGarbled if the id of one is none."""
+        for record in records:
             job_id, component, task = _split_id(record.job_id)
             said = record.state or record.job_state or ""
             words = said if isinstance(said, str) else tuple(said)
-            if (known := parsed.get(words)) is None:
-                known = parsed[words] = JobState.parse(said)
+            if (known := self._parsed.get(words)) is None:
+                known = self._parsed[words] = JobState.parse(said)
             if component is not None:
-                components.append((job_id, component, known))
+                self._components.append((job_id, component, known))
             else:
-                (tasks if task else alone)[job_id] = known
-        return tasks | joint_states(components) | alone
+                (self._tasks if task else self._alone)[job_id] = known
+
+    def states(self) -> dict[int, JobState]:
+        """State by job id of all that were read."""
+        return self._tasks | joint_states(self._components) | self._alone
 
 
 class _KillError(msgspec.Struct, frozen=True):

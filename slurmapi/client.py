@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from groundwork.pauses import with_pauses
+from groundwork.pauses import in_chunks, with_pauses
 from groundwork.permit import Permit
 from groundwork.retry import RetryPolicy, retry_policy
 from slurmapi import answers, wire
@@ -74,6 +74,9 @@ _MAX_ALL_STATES: Final = 64 * 1024 * 1024
 _MAX_NODES: Final = 64 * 1024 * 1024
 # So many nodes are read in 2 ms (measured).
 _READ_AT_ONCE: Final = 500
+# Job states that are read in one turn of the event loop, 2 ms. Those of 60 000 jobs took 130 ms
+# (measured).
+_STATES_AT_ONCE: Final = 2000
 # The year 2100. No record has changed after it, so the answer is empty.
 _TO_COME: Final = 4_102_444_800
 _MAX_PARTITIONS: Final = 8 * 1024 * 1024
@@ -375,13 +378,17 @@ class SlurmClient:
     async def _states(
         self, query: str, *, max_body: int, slow: bool = False
     ) -> dict[int, JobState]:
-        return await self._get(
+        listed = await self._get(
             "job_states",
             f"jobs/state/{query}",
-            lambda it: wire.settled(it, answers.StatesAnswer).states(),
+            lambda it: wire.settled(it, answers.StatesAnswer).listed,
             max_body=max_body,
             slow=slow,
         )
+        reader = answers.StateReader()
+        async for some in in_chunks(listed, size=_STATES_AT_ONCE):
+            reader.read(some)
+        return reader.states()
 
     async def _cancel(
         self, job_ids: Sequence[int], *, send_by: float | None, anywhere: bool = False

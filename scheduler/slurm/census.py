@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from groundwork.pauses import in_chunks
 from scheduler.core.owner_tag import SEVERAL, Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
@@ -226,7 +227,9 @@ class Census:
         states = await self._client.job_states()
         self._listing_seconds = self._clock() - began
         # Of a job that is partial, components still hold nodes.
-        live = [job_id for job_id, it in states.items() if it.partial or not it.ended]
+        live = list[int]()
+        async for part in in_chunks(states.items(), size=_SCANNED_AT_ONCE):
+            live += [job_id for job_id, it in part if it.partial or not it.ended]
         for unit, job_ids in given_back:
             unit.is_rid_of(job_ids.difference(live))  # they ended, perhaps by an unconfirmed cancel
         self._forget_all_but(set(live))

@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from groundwork.pauses import with_pauses
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.grace_times import GraceTimes
 from scheduler.slurm.look_allowance import LookAllowance
@@ -31,6 +32,8 @@ _UNKNOWN_SECONDS: Final = 5.0
 _UNWARNED_SECONDS: Final = 20.0
 # Looks at jobs for which no GraceTime is known.
 _OTHERS_PER_SECOND: Final = 2.0
+# To search so many units takes 1 ms.
+_SEARCHED_AT_ONCE: Final = 2000
 # It is said again only after the need was this much below what is allowed.
 _ENOUGH: Final = 0.8
 
@@ -49,7 +52,7 @@ class RunningLooks:
         self._late = False
         self._searched_at = float("-inf")
 
-    def due(self, units: Iterable[Unit], *, now: float) -> list[Unit]:
+    async def due(self, units: Iterable[Unit], *, now: float) -> list[Unit]:
         """The units whose jobs are to be looked at now, those that are due for longest first. They
         are searched once a second at most, and not at all if nothing may be looked at.
         """
@@ -61,7 +64,7 @@ class RunningLooks:
         self._searched_at = now
         warned, others, needed = list[tuple[float, Unit]](), list[tuple[float, Unit]](), 0.0
         paces = dict[str, tuple[bool, float]]()
-        for unit in units:
+        async for unit in with_pauses(units, every=_SEARCHED_AT_ONCE):
             job = unit.job
             if job is None or unit.waiting or job.state is None:
                 continue

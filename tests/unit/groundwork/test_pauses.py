@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from time import thread_time
 
-from groundwork.pauses import in_slices, with_pauses
+from groundwork.pauses import in_chunks, in_slices, with_pauses
 from tests.support.loop_turns import beside
 
 
@@ -48,3 +48,20 @@ async def test_other_tasks_get_a_turn_after_so_much_cpu_time() -> None:
             while thread_time() < until:
                 pass
     assert turns.count == 3
+
+
+async def test_other_tasks_get_a_turn_between_two_parts() -> None:
+    items, parts, seen = [1, 2, 3, 4, 5], list[tuple[int, ...]](), list[int]()
+    async with beside() as turns:
+        async for part in in_chunks(items, size=2):
+            items.append(9)  # it goes through the items as they were
+            parts.append(tuple(part))
+            seen.append(turns.count)
+    assert parts == [(1, 2), (3, 4), (5,)]
+    assert seen == [0, 1, 2]
+
+
+async def test_single_part_takes_no_turn() -> None:
+    async with beside() as turns:
+        assert [part async for part in in_chunks(range(2), size=2)] == [(0, 1)]
+        assert turns.count == 0

@@ -44,12 +44,12 @@ class Looking:
         self.running = RunningLooks(self.grace_times, per_second=per_second, metrics=self.metrics)
         self.now = 1000.0
 
-    def looks(self, units: Sequence[Unit]) -> Counter[str]:
+    async def looks(self, units: Sequence[Unit]) -> Counter[str]:
         """How often each of them is looked at within SECONDS."""
         counted = Counter[str]()
         for _ in range(SECONDS):
             self.now += 1.0
-            for unit in self.running.due(units, now=self.now):
+            for unit in await self.running.due(units, now=self.now):
                 assert unit.job is not None
                 unit.job.looked_at = self.now
                 counted[unit.key] += 1
@@ -76,7 +76,7 @@ async def test_job_is_looked_at_four_times_within_its_grace_time(slurm):
     looking = Looking(slurm)
     await looking.grace_times.read()
     graced, plain, short = (running(slurm, it) for it in ("grace", "main", "short"))
-    counted = looking.looks([*graced, *plain, *short])
+    counted = await looking.looks([*graced, *plain, *short])
     assert counted[graced[0].key] == SECONDS / 15
     assert counted[plain[0].key] == SECONDS / 20, "an operator may change its time limit"
     assert counted[short[0].key] == SECONDS, "no more often than pulses come"
@@ -94,7 +94,7 @@ async def test_grace_time_of_a_partition_counts_with_partition_prio_alone(
     looking = Looking(slurm)
     await looking.grace_times.read()
     units = running(slurm, "grace")
-    assert looking.looks(units)[units[0].key] == SECONDS / seconds
+    assert (await looking.looks(units))[units[0].key] == SECONDS / seconds
     assert looking.needed == 0.0
 
 
@@ -102,9 +102,9 @@ async def test_slurm_that_does_not_say_how_it_preempts_is_taken_by_its_partition
     slurm.version = WITHOUT_CONF
     looking = Looking(slurm)
     units = [*running(slurm, "grace"), *running(slurm, "main")]
-    assert set(looking.looks(units).values()) == {SECONDS / 5}, "nothing was read yet"
+    assert set((await looking.looks(units)).values()) == {SECONDS / 5}, "nothing was read yet"
     await looking.grace_times.read()
-    counted = looking.looks(units)
+    counted = await looking.looks(units)
     assert [counted[it.key] for it in units] == [SECONDS / 15, SECONDS / 5]
 
 
@@ -121,7 +121,7 @@ async def test_many_other_jobs_delay_no_look_at_a_job_with_a_grace_time(slurm):
     looking = Looking(slurm)
     await looking.grace_times.read()
     graced, others = running(slurm, "grace", count=50), running(slurm, "main", count=1000)
-    counted = looking.looks([*others, *graced])
+    counted = await looking.looks([*others, *graced])
     assert {counted[it.key] for it in graced} == {SECONDS / 15}
     assert sum(counted[it.key] for it in others) <= 2 * (SECONDS + SAVED_SECONDS)
     assert max(counted[it.key] for it in others) == 1, "each in turn"
@@ -132,7 +132,7 @@ async def test_budget_that_is_too_small_is_kept_and_said_once(slurm):
     await looking.grace_times.read()
     units = running(slurm, "grace", count=500)
     with structlog.testing.capture_logs() as logs:
-        counted = looking.looks(units)
+        counted = await looking.looks(units)
     assert counted.total() <= 10 * (SECONDS + SAVED_SECONDS)
     assert set(counted.values()) <= {6, 7}, "each in turn"
     assert logs == [
@@ -144,15 +144,15 @@ async def test_budget_that_is_too_small_is_kept_and_said_once(slurm):
         }
     ]
     with structlog.testing.capture_logs() as logs:
-        looking.looks(units[:100])
-        looking.looks(units)
+        await looking.looks(units[:100])
+        await looking.looks(units)
     assert len(logs) == 1, "it was enough in between"
 
 
 async def test_without_a_budget_no_running_job_is_looked_at(slurm):
     looking = Looking(slurm, per_second=0.0)
     await looking.grace_times.read()
-    assert not looking.looks(running(slurm, "grace"))
+    assert not await looking.looks(running(slurm, "grace"))
 
 
 async def test_pods_that_wait_and_jobs_that_wait_are_none_of_these(slurm):
@@ -162,4 +162,4 @@ async def test_pods_that_wait_and_jobs_that_wait_are_none_of_these(slurm):
     waiting.waiting = True
     assert pending.job is not None
     pending.job.state, without.job = JobState(BaseState.PENDING), None
-    assert not looking.looks([waiting, pending, without])
+    assert not await looking.looks([waiting, pending, without])

@@ -17,6 +17,7 @@ from slurmapi.answers import (
     NodesAnswer,
     PartitionsAnswer,
     PingAnswer,
+    StateReader,
     StatesAnswer,
     SubmitAnswer,
     UpdateAnswer,
@@ -210,8 +211,9 @@ def test_leading_job_of_an_array_is_not_hidden_by_its_tasks() -> None:
         {"job_id": "12_1", "state": ["PENDING"]},
         {"job_id": "13+1", "job_state": "PENDING"},
     ]
-    states = settled(response({"jobs": jobs}), StatesAnswer).states()
-    assert states == {12: JobState(BaseState.RUNNING), 13: JobState(BaseState.PENDING)}
+    reader = StateReader()
+    reader.read(settled(response({"jobs": jobs}), StatesAnswer).listed)
+    assert reader.states() == {12: JobState(BaseState.RUNNING), 13: JobState(BaseState.PENDING)}
 
 
 def test_nodes_and_partitions_are_read() -> None:
