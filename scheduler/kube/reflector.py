@@ -24,6 +24,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 import structlog
 
+from groundwork.pauses import with_pauses
 from scheduler.kube.depth import decoded
 from scheduler.kube.errors import (
     KubeError,
@@ -68,7 +69,7 @@ BEHIND_SECONDS = 60.0  # a server that shows an older state for this long was re
 # If a list lacks an object by mistake, no event repairs it while the object does not change. So the
 # mistake lasts until the next list: this long, plus the rest of the running watch.
 LIST_AGAIN_SECONDS = 600.0
-BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
+BREATHE_EVERY = 500  # changes, or objects of a list, before other tasks get a turn
 # JSON decoded before other tasks get a turn. The hostile kind takes up to 20 ms for a megabyte, and
 # one object, which has up to 1.5 MB, is decoded in one turn.
 TURN_BYTES = 256 * 1024
@@ -222,7 +223,7 @@ class Reflector(Generic[T]):
                 await self._pause("list", error)
 
     async def _follow(self) -> None:
-        await self._report(await self._list())
+        await self._list()
         self.synced.set()
         first = True
         while True:
@@ -243,7 +244,7 @@ class Reflector(Generic[T]):
             if self._doubted:
                 raise _RelistError(KubeGarbled("the last list lacked what is there"))
             if monotonic() - self._listed_at > LIST_AGAIN_SECONDS:
-                await self._report(await self._list())
+                await self._list()
 
     async def _report(self, changes: Iterable[Change[T]]) -> None:
         for old, new in changes:
@@ -331,22 +332,25 @@ class Reflector(Generic[T]):
             for item in items
         )
 
-    async def _list(self) -> list[Change[T]]:
+    async def _list(self) -> None:
+        """List all objects, and report what has changed."""
         began = monotonic()
         self._metrics.list_began(self.name)
         self._doubted = False
         try:
             items, version = await self._pages()
+            if not self._goes_on("list", self._newer(items, version)):
+                raise KubeInterrupted("the list is older than what the server has shown before")
+            self._listed_at = monotonic()
+            seconds = self._listed_at - began
+            self._metrics.list_ended(self.name, seconds=seconds, items=len(items))
+            # In one turn of the event loop 30 000 objects took 60 ms (measured).
+            async for changes in with_pauses(self.store.replacing(items), every=BREATHE_EVERY):
+                for old, new in changes:
+                    self._on_change(old, new)
+            self._seen(version)
         finally:
             self._listing = []
-        if not self._goes_on("list", self._newer(items, version)):
-            raise KubeInterrupted("the list is older than what the server has shown before")
-        self._listed_at = monotonic()
-        seconds = self._listed_at - began
-        self._metrics.list_ended(self.name, seconds=seconds, items=len(items))
-        changes = self.store.replace(items)
-        self._seen(version)
-        return changes
 
     async def _pages(self) -> tuple[list[T], str]:
         """All objects of one consistent list, and its version. The list does not come from the

@@ -109,17 +109,19 @@ class Store(Generic[T]):
         return (Change(last or old, None),)
 
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
-        """Replace all objects by a complete list, and return the changes. Objects that are not in
-        the list are removed. An object with the same resourceVersion is no change.
+        """Replace all objects by a complete list, and return the changes."""
+        return [change for changes in self.replacing(items) for change in changes]
+
+    def replacing(self, items: Iterable[T]) -> Iterator[tuple[Change[T], ...]]:
+        """Replace all objects by a complete list, one with each step, which yields its changes.
+        Objects that are not in the list are removed first. An object with the same resourceVersion
+        is no change.
         """
         listed = {item.metadata.uid: item for item in items}
-        changes: list[Change[T]] = []
         for uid in [uid for uid in self.items if uid not in listed]:
-            changes.extend(self.remove(uid))
+            yield self.remove(uid)
         for item in listed.values():
-            if not self._holds(item):
-                changes.extend(self.apply(item))
-        return changes
+            yield () if self._holds(item) else self.apply(item)
 
     def _holds(self, item: T) -> bool:
         known = self.items.get(item.metadata.uid)

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from scheduler.kube.pages import MOST_PAGE_BYTES
-from scheduler.kube.reflector import TURN_BYTES, Reflector, Resource
+from scheduler.kube.reflector import TURN_BYTES, OnChange, Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Decode, Pod, WatchEvent
@@ -35,13 +35,19 @@ def large(name: str, size: int) -> Body:
     return pod(name, metadata={"annotations": {"a": "x" * size}})
 
 
+def _ignore(_old: Pod | None, _new: Pod | None) -> None:
+    pass
+
+
 @asynccontextmanager
-async def running(session: KubeSession, decode: Decode[Pod]) -> AsyncIterator[Reflector[Pod]]:
+async def running(
+    session: KubeSession, decode: Decode[Pod], *, on_change: OnChange[Pod] = _ignore
+) -> AsyncIterator[Reflector[Pod]]:
     reflector = Reflector(
         session,
         Resource(name="pods", path=PATH, decode=decode),
         store=Store[Pod](),
-        on_change=lambda _old, _new: None,
+        on_change=on_change,
     )
     task = asyncio.create_task(reflector.run())
     try:
@@ -123,3 +129,20 @@ async def test_large_pods_leave_turns_for_others(
             await asyncio.sleep(0)
     assert sum(turns.read.values()) > 5 * TURN_BYTES
     assert max(turns.read.values()) < 2 * TURN_BYTES
+
+
+async def test_long_list_is_stored_and_reported_an_object_at_a_time(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    """All are counted as kept meanwhile, so that many pods alone cause no collection of garbage."""
+    stub.answer("GET", PATH, in_pages)
+    stub.answer("WATCH", PATH, watch())
+    seen = list[tuple[int, int]]()
+
+    def note(_old: Pod | None, _new: Pod | None) -> None:
+        seen.append((len(reflector.store), reflector.objects))
+
+    async with running(session, PODS, on_change=note) as reflector:
+        await reflector.synced.wait()
+    assert [stored for stored, _ in seen] == list(range(1, LARGE + SMALL + 1))
+    assert all(kept >= LARGE + SMALL for _, kept in seen)
