@@ -59,7 +59,7 @@ class Store(Generic[T]):
     def __init__(self) -> None:
         self.items: dict[str, T] = {}
         """By uid. Only a store itself writes it."""
-        self._uids: dict[tuple[str, str], str] = {}
+        self._uids: dict[str, dict[str, str]] = {}  # by namespace and name
         self.resource_version = ""
 
     def __len__(self) -> int:
@@ -77,8 +77,12 @@ class Store(Generic[T]):
 
     def by_name(self, name: str) -> T | None:
         """The object without a namespace that has this name now; None if there is none."""
-        uid = self._uids.get(("", name))
+        uid = self._uids.get("", {}).get(name)
         return None if uid is None else self.items.get(uid)
+
+    def in_namespace(self, namespace: str) -> tuple[T, ...]:
+        """All objects of the namespace, as a snapshot."""
+        return tuple([self.items[uid] for uid in self._uids.get(namespace, {}).values()])
 
     def values(self) -> tuple[T, ...]:
         """All objects, as a snapshot."""
@@ -91,11 +95,12 @@ class Store(Generic[T]):
     def apply(self, item: T) -> tuple[Change[T], ...]:
         """Store a newer state of an object. If another object had its name, that one is removed."""
         meta = item.metadata
-        holder = self._uids.get((meta.namespace, meta.name))
+        names = self._uids.get(meta.namespace, {})
+        holder = names.get(meta.name)
         former = () if holder in (None, meta.uid) else self.remove(str(holder))
         old = self.items.get(meta.uid)
         self.items[meta.uid] = item
-        self._uids[meta.namespace, meta.name] = meta.uid
+        self._uids.setdefault(meta.namespace, names)[meta.name] = meta.uid
         return (*former, Change(old, item))
 
     def remove(self, uid: str, *, last: T | None = None) -> tuple[Change[T], ...]:
@@ -103,9 +108,12 @@ class Store(Generic[T]):
         old = self.items.pop(uid, None)
         if old is None:
             return ()
-        key = (old.metadata.namespace, old.metadata.name)
-        if self._uids.get(key) == uid:
-            del self._uids[key]
+        namespace, name = old.metadata.namespace, old.metadata.name
+        names = self._uids.get(namespace, {})
+        if names.get(name) == uid:
+            del names[name]
+            if not names:
+                del self._uids[namespace]
         return (Change(last or old, None),)
 
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
@@ -144,6 +152,10 @@ class Joined(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """All objects."""
         return (item for store in self._stores for item in store)
+
+    def in_namespace(self, namespace: str) -> Iterator[T]:
+        """All objects of the namespace."""
+        return (item for store in self._stores for item in store.in_namespace(namespace))
 
     def new(self) -> Store[T]:
         """Add an empty store and return it. From now on it is read together with the others."""

@@ -7,7 +7,7 @@ not watched: a ConfigMap changes by swapping links, which looks different on eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,7 @@ _MOST_NAMED: Final = 20
 
 
 class PolicyWatch:
-    """Reads the file again and again, and calls `on_change` when other rules are in force. Rules
+    """Reads the file again and again, and awaits `on_change` when other rules are in force. Rules
     that select by labels come into force when all Namespaces are listed; `namespaces` runs from
     then on. Without a path there is nothing to do. `gangs` are the site's sources of gangs.
     """
@@ -41,7 +41,7 @@ class PolicyWatch:
         *,
         rulebook: Rulebook,
         namespaces: Reflector[Namespace],
-        on_change: Callable[[], None],
+        on_change: Callable[[], Awaitable[None]],
         metrics: Metrics,
         gangs: Sequence[Source],
     ) -> None:
@@ -80,7 +80,7 @@ class PolicyWatch:
                 self._seen = seen
                 await self._read(path, seen)
         if self._next is not None and self._can_judge(self._next):
-            self._take(self._next)
+            await self._take(self._next)
 
     async def _follow_namespaces(self) -> None:
         await self._labels_wanted.wait()
@@ -112,7 +112,7 @@ class PolicyWatch:
         self._labels_wanted.set()
         return self._namespaces.synced.is_set()
 
-    def _take(self, policy: Policy) -> None:
+    async def _take(self, policy: Policy) -> None:
         self._next = None
         self._rulebook.take(policy)
         self._count("taken", outdated=False)
@@ -121,7 +121,7 @@ class PolicyWatch:
             rules=[it.name for it in policy.rules[:_MOST_NAMED]],
             count=len(policy.rules),
         )
-        self._on_change()
+        await self._on_change()
 
     def _count(self, outcome: str, *, outdated: bool) -> None:
         self._metrics.policy_reloads.labels(outcome).inc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from groundwork.pauses import in_slices
 from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
@@ -144,19 +145,21 @@ class News:
             if not pod.spec.node_name and claims_of(pod):
                 self.wake_unit_of(pod, WakeCause.NODES)
 
-    def namespace_changed(self, _old: Namespace | None, new: Namespace | None) -> None:
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide
         differently.
         """
-        if new is not None:
-            for pod in self._pods:
-                if pod.metadata.namespace == new.metadata.name and not pod.finished:
-                    self.wake_unit_of(pod, WakeCause.POLICY)
-
-    def policy_changed(self) -> None:
-        """Pods that were refused may be allowed now, and others may be refused."""
-        for pod in self._pods:
+        if new is None or (old is not None and old.metadata.labels == new.metadata.labels):
+            return
+        for pod in self._pods.in_namespace(new.metadata.name):
             if not pod.finished:
+                self.wake_unit_of(pod, WakeCause.POLICY)
+
+    async def policy_changed(self) -> None:
+        """Pods that were refused may be allowed now, and others may be refused."""
+        async for uid in in_slices([it.metadata.uid for it in self._pods]):
+            pod = self._pods.get(uid)  # its watch may change or remove it meanwhile
+            if pod is not None and not pod.finished:
                 self.wake_unit_of(pod, WakeCause.POLICY)
 
     def guard_known(self) -> None:

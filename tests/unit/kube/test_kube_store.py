@@ -54,6 +54,19 @@ def test_removal_tells_the_last_state() -> None:
     assert store.by_name("a") is None
 
 
+def test_objects_of_a_namespace_are_found() -> None:
+    store = Store[Pod]()
+    for name, namespace in (("a", "one"), ("b", "one"), ("a", "two")):
+        uid = f"{namespace}-{name}"
+        store.apply(Pod(ObjectMeta(name=name, namespace=namespace, uid=uid)))
+    store.apply(Pod(ObjectMeta(name="a", namespace="two", uid="anew")))
+    store.remove("one-a")
+    found = {it: [pod.metadata.uid for pod in store.in_namespace(it)] for it in ("one", "two", "x")}
+    assert found == {"one": ["one-b"], "two": ["anew"], "x": []}
+    store.remove("anew")
+    assert store.in_namespace("two") == ()
+
+
 def test_replace_tells_deletions_first_and_leaves_out_what_did_not_change() -> None:
     store = Store[Pod]()
     for known in (pod("a", "1"), pod("b", "2"), pod("c", "3")):

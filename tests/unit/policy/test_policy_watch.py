@@ -65,7 +65,7 @@ class Watched:
             gangs=ALL_SOURCES,
         )
 
-    def _changed(self) -> None:
+    async def _changed(self) -> None:
         self.changes += 1
 
     @property

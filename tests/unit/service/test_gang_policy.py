@@ -86,7 +86,7 @@ async def test_name_that_is_not_allowed_is_refused_and_served_after_a_new_policy
     assert await two(service, kube) == []
     assert "gang is 'train'; expected one of 'none'" in kube.condition_of("uid-0").message
     service.rulebook.take(policy("rules: []"))
-    service.memory.news.policy_changed()
+    await service.memory.news.policy_changed()
     await asyncio.sleep(3)
     assert [it.nodes for it in slurm.submissions.values()] == [2]
 
@@ -94,7 +94,7 @@ async def test_name_that_is_not_allowed_is_refused_and_served_after_a_new_policy
 async def test_gang_that_exists_goes_on_under_new_rules(slurm, kube, service):
     job_id = await started(slurm, kube, service)
     service.rulebook.take(policy(NO_GANGS))
-    service.memory.news.policy_changed()
+    await service.memory.news.policy_changed()
     kube.report("uid-1", FAILED)
     await asyncio.sleep(3)
     member(kube, 1, uid="anew")
@@ -147,6 +147,22 @@ async def test_pods_wait_for_the_labels_of_their_namespace(slurm, kube, service)
     service.memory.news.namespace_changed(None, found)
     await asyncio.sleep(3)
     assert [it.nodes for it in slurm.submissions.values()] == [1, 1]
+
+
+async def test_only_pods_of_a_namespace_whose_labels_have_changed_get_a_pass(kube, service):
+    for uid, namespace in (("uid-0", "a"), ("uid-1", "b")):
+        kube.create(uid, name=uid, namespace=namespace)
+    await asyncio.sleep(1)
+    news, queue = service.memory.news, service.memory.queue
+    former = Namespace(ObjectMeta(name="a", uid="n", labels={"a": "b"}, annotations={"at": "1"}))
+    labelled = Namespace(ObjectMeta(name="a", uid="n", labels={"a": "c"}))
+    annotated = Namespace(ObjectMeta(name="a", uid="n", labels={"a": "b"}, annotations={"at": "2"}))
+    news.namespace_changed(former, annotated)
+    assert len(queue) == 0
+    news.namespace_changed(former, labelled)
+    assert len(queue) == 1
+    await news.policy_changed()
+    assert len(queue) == 2
 
 
 async def test_job_of_a_gang_runs_beside_rules_about_other_annotations(slurm, kube, service):
