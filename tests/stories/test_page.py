@@ -156,6 +156,8 @@ async def test_page_shows_pods_nodes_gangs_and_stories_and_runs_nothing_of_their
     assert await browser.value("document.title") == "Slurm pod scheduler"
     assert await browser.value("document.querySelectorAll('img').length") == 0
     assert browser.said == []
+    await browser.open(f"{url}?namespace=No/such")
+    await browser.until("/expected the name of a namespace/.test(document.body?.innerText)")
 
 
 @pytest.mark.parametrize("access", ["token"])

@@ -119,7 +119,8 @@ async function live() {
     try {
       await follow(cursor, NAMESPACE, token, aborted.signal, handle);
     } catch (error) {
-      if (error instanceof Refused && [401, 403].includes(error.status)) return signIn(token ? error.message : "sign in");
+      const refused = error instanceof Refused && (error.status === 401 || (token && error.status === 403));
+      if (refused) return signIn(token ? error.message : "sign in");
       say(aborted.signal.aborted ? "paused" : `connecting again: ${error.message}`, !aborted.signal.aborted);
       if (!aborted.signal.aborted) await new Promise((resolve) => setTimeout(resolve, PAUSE));
     }
