@@ -82,7 +82,8 @@ class Store(Generic[T]):
 
     def in_namespace(self, namespace: str) -> tuple[T, ...]:
         """All objects of the namespace, as a snapshot."""
-        return tuple([self.items[uid] for uid in self._uids.get(namespace, {}).values()])
+        uids = self._uids.get(namespace, {}).values()
+        return tuple([self.items[uid] for uid in uids if uid in self.items])
 
     def values(self) -> tuple[T, ...]:
         """All objects, as a snapshot."""

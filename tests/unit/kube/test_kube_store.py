@@ -67,6 +67,16 @@ def test_objects_of_a_namespace_are_found() -> None:
     assert store.in_namespace("two") == ()
 
 
+def test_object_whose_name_has_changed_is_not_found_after_its_end() -> None:
+    """No API server lets that happen."""
+    store = Store[Pod]()
+    store.apply(pod("a", "1"))
+    store.apply(pod("b", "1"))
+    store.remove("1")
+    assert store.in_namespace("") == ()
+    assert store.by_name("a") is None
+
+
 def test_replace_tells_deletions_first_and_leaves_out_what_did_not_change() -> None:
     store = Store[Pod]()
     for known in (pod("a", "1"), pod("b", "2"), pod("c", "3")):
