@@ -146,6 +146,7 @@ async def test_suspended_job_keeps_its_pod(world: World) -> None:
 async def test_suspended_job_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
+    await world.job_runs(job.job_id)
     await world.cluster.suspend(job.job_id)
     await _evicted(world, pod, reason="Suspended", words=(f"{job.job_id}",))
     await world.job_ended(job.job_id, state="CANCELLED")

@@ -104,12 +104,15 @@ class World:
             await self.slurm.cancel(job_id)
 
     async def native_runs(self, job_id: int) -> None:
-        """Wait until a native job runs, and its script with it; `native_job` only submits it.
+        """Wait until a native job runs, and its script with it; `native_job` only submits it."""
+        await self.job_runs(job_id)
+
+    async def job_runs(self, job_id: int) -> None:
+        """Wait until the job runs, and its script with it.
 
         Cancelled before, it would be COMPLETING for KillWait.
         """
-        what = f"the job {self._native[job_id]} runs"
-        await self.until(what, lambda: self._has_begun(job_id))
+        await self.until(f"job {job_id} runs", lambda: self._has_begun(job_id))
 
     async def preempt(self, node: str | None) -> int:
         """Submit a native job of higher priority that needs this whole node."""
