@@ -6,8 +6,10 @@ store is used on one event loop and does no I/O. Only the reflector writes it; a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from groundwork.pauses import in_slices
 
 
 class ObjectMetadata(Protocol):
@@ -153,6 +155,14 @@ class Joined(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """All objects."""
         return (item for store in self._stores for item in store)
+
+    async def with_pauses(self) -> AsyncGenerator[T]:
+        """All objects, with turns for other tasks in between. The watch may change objects there:
+        each comes as it is when its turn comes, and those that are gone by then are left out.
+        """
+        async for uid in in_slices([item.metadata.uid for item in self]):
+            if (item := self.get(uid)) is not None:
+                yield item
 
     def in_namespace(self, namespace: str) -> Iterator[T]:
         """All objects of the namespace."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from groundwork.pauses import in_slices
 from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
@@ -157,9 +156,8 @@ class News:
 
     async def policy_changed(self) -> None:
         """Pods that were refused may be allowed now, and others may be refused."""
-        async for uid in in_slices([it.metadata.uid for it in self._pods]):
-            pod = self._pods.get(uid)  # its watch may change or remove it meanwhile
-            if pod is not None and not pod.finished:
+        async for pod in self._pods.with_pauses():
+            if not pod.finished:
                 self.wake_unit_of(pod, WakeCause.POLICY)
 
     def guard_known(self) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from groundwork.pauses import in_slices
 from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
@@ -142,11 +141,9 @@ class Parts:
         memory = self._memory
         memory.units.clear()
         self.coverage.begin()
-        async for uid in in_slices([it.metadata.uid for it in memory.pods]):
-            # Its watch may change or remove a pod meanwhile.
-            if (pod := memory.pods.get(uid)) is not None:
-                memory.news.wake_unit_of(pod, WakeCause.START)
-                memory.owner_hints.see(pod)
+        async for pod in memory.pods.with_pauses():
+            memory.news.wake_unit_of(pod, WakeCause.START)
+            memory.owner_hints.see(pod)
         self.pulse.come_sooner()
 
     def _census(self) -> Census:

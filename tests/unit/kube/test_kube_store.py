@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.kube.store import Change, Store
+from scheduler.kube.store import Change, Joined, Store
 from scheduler.kube.wire import ObjectMeta, Pod
 
 
@@ -116,3 +116,16 @@ def test_changes_told_lead_from_any_list_to_the_next(
         assert mirror == {p.metadata.uid: p for p in unique.values()}
         assert {p.metadata.uid: p for p in store} == mirror
         assert all(store.by_name(p.metadata.name) == p for p in store)
+
+
+async def test_pauses_show_each_object_as_it_is_when_its_turn_comes() -> None:
+    joined = Joined[Pod]()
+    store = joined.new()
+    for uid in "123":
+        store.apply(pod(uid, uid))
+    seen = list[Pod]()
+    async for found in joined.with_pauses():
+        seen.append(found)
+        store.remove("2")
+        store.apply(pod("3", "3", "9"))
+    assert seen == [pod("1", "1"), pod("3", "3", "9")]
