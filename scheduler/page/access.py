@@ -159,8 +159,8 @@ class Reviews:
         if not only and await self.may(user, "list", "pods"):
             return Viewer(user.username, everywhere=True, namespaces=frozenset(), nodes=nodes)
         own = _namespace_of(user)
-        first = sorted(namespaces, key=lambda it: (it != own, it))[:MOST_NAMESPACES]
-        asked = [only] if only else first
+        known = [only] if only else sorted(namespaces, key=lambda it: (it != own, it))
+        asked = known[:MOST_NAMESPACES]
 
         def lists(namespace: str) -> Awaitable[bool]:
             return self.may(user, "list", "pods", namespace=namespace)
@@ -171,7 +171,7 @@ class Reviews:
             everywhere=False,
             namespaces=frozenset(it for it, allowed in zip(asked, may, strict=True) if allowed),
             nodes=nodes,
-            partial=not only and len(namespaces) > MOST_NAMESPACES,
+            partial=len(known) > MOST_NAMESPACES,
         )
 
     async def may(self, user: User, verb: str, resource: str, *, namespace: str = "") -> bool:

@@ -206,10 +206,10 @@ class PageServer:
 
     async def _streamed(self, request: web.Request, user: User) -> web.StreamResponse:
         page, only = self._page, _namespace(request)
-        if only and not await page.access.may(user, "list", "pods", namespace=only):
-            raise _forbidden(only)
         await page.board.refresh()
         viewer = await page.access.viewer(user, tuple(page.board.namespaces), only=only)
+        if only and not viewer.sees(only):
+            raise _forbidden(only)
         page.stays(request.protocol)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
         response.force_close()
