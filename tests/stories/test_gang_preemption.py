@@ -70,7 +70,7 @@ async def test_gang_preempts_native_jobs_and_starts_when_the_last_of_them_has_go
         for node, partition in zip(nodes, partitions, strict=True)
     ]
     for job_id in native:
-        await world.native_runs(job_id)
+        await world.job_runs(job_id)
     ranked = await _gang_runs(world, partition=world.cluster.high_partition)
     job = await one_job(world, ranked)
     assert nodes_in_order(ranked) == list(nodes)

@@ -74,7 +74,7 @@ async def _partition_inactive(world: World) -> Fix:
 async def _licenses(world: World) -> Fix:
     ((name, count),) = LICENSES.items()
     user = await world.native_job("user", licenses=f"{name}:{count}")
-    await world.native_runs(user)
+    await world.job_runs(user)
     await world.create(slurm={"licenses": f"{name}:1"})
     return lambda: world.end_native(user)
 

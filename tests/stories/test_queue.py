@@ -66,7 +66,7 @@ async def test_jobs_of_slurm_are_listed_for_those_with_a_token_of_slurm(
     job_id = await world.native_job(
         "train", user="alice", partition=world.cluster.partition, cpus_per_task=2
     )
-    await world.native_runs(job_id)
+    await world.job_runs(job_id)
     token = tmp_path / "token"
     token.write_text(world.cluster.slurm_token("alice"))
     slurm = (f"--slurm-api-base={world.cluster.slurm_url}", f"--slurm-auth-token-file={token}")

@@ -103,12 +103,8 @@ class World:
         if record is not None and record.name == self._native[job_id]:
             await self.slurm.cancel(job_id)
 
-    async def native_runs(self, job_id: int) -> None:
-        """Wait until a native job runs, and its script with it; `native_job` only submits it."""
-        await self.job_runs(job_id)
-
     async def job_runs(self, job_id: int) -> None:
-        """Wait until the job runs, and its script with it.
+        """Wait until the job runs, and its script with it; `native_job` only submits it.
 
         Cancelled before, it would be COMPLETING for KillWait.
         """
@@ -140,7 +136,7 @@ class World:
             cpus_per_task=self.cluster.cpus_per_node - leave_cpus,
             **more,
         )
-        await self.native_runs(job_id)
+        await self.job_runs(job_id)
         return job_id
 
     async def set_partition(
