@@ -2,9 +2,11 @@
 
 On a node with a slurmd, nothing but the job's record shows the warning before a preemption
 (measured on 24.11.5 and 26.05.5: the states have no flag for it). A job with a GraceTime is looked
-at four times within it. Nobody warns the others: looks at them only show what an operator has
-changed, such as the time limit. Where Slurm does not say whether a job may be warned, it is looked
-at as often as the budget of the others allows.
+at four times within it. Looks come with the pulses, so one that would fall due before the next
+pulse is made with this one: otherwise it would be late by up to a whole pulse. Nobody warns the
+others: looks at them only show what an operator has changed, such as the time limit. Where Slurm
+does not say whether a job may be warned, it is looked at as often as the budget of the others
+allows.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ log = structlog.get_logger(__name__)
 _LOOKS_A_GRACE_TIME: Final = 4
 # Idle pulses, with which looks come, are not closer together.
 _LEAST_SECONDS: Final = 1.0
+# The next pulse is expected after as many seconds as this one, but at most after these. Idle pulses
+# are two seconds apart; after an outage all looks are late anyway.
+_LONGEST_AHEAD_SECONDS: Final = 4.0
 _UNKNOWN_SECONDS: Final = 5.0
 _UNWARNED_SECONDS: Final = 20.0
 # Looks at jobs for which no GraceTime is known.
@@ -61,6 +66,8 @@ class RunningLooks:
         most_warned, most_others = self._warned.take(now), self._others.take(now)
         if not most_warned and not most_others:
             return []
+        # A look that is due exactly then comes with that pulse.
+        next_at = now + min(now - self._searched_at, _LONGEST_AHEAD_SECONDS)
         self._searched_at = now
         warned, others, needed = list[tuple[float, Unit]](), list[tuple[float, Unit]](), 0.0
         paces = dict[str, tuple[bool, float]]()
@@ -75,11 +82,13 @@ class RunningLooks:
             if pace is None:
                 pace = paces[partition] = self._pace(partition)
             is_warned, seconds = pace
+            due_at = job.looked_at + seconds
             if is_warned:
                 needed += 1.0 / seconds
-            due_at = job.looked_at + seconds
-            if due_at <= now:
-                (warned if is_warned else others).append((due_at, unit))
+                if due_at < next_at:
+                    warned.append((due_at, unit))
+            elif due_at <= now:
+                others.append((due_at, unit))
         self._tell(needed)
         return [*_first(most_warned, warned), *_first(most_others, others)]
 

@@ -83,8 +83,9 @@ async def test_warned_pod_has_its_grace_by_whatever_clock(
     await world.removed(pod)
     leaving = [seen.pod for seen in world.history.of("train") if pods.leaving(seen.pod)]
     grace = leaving[0]["metadata"]["deletionGracePeriodSeconds"]
-    # Only the job's record has the warning. A look comes every quarter of the GraceTime, 3.75 s,
-    # when the next pulse comes, up to 2 s later. What is left then is rounded down.
+    # Only the job's record has the warning. A look comes every quarter of the GraceTime, 3.75 s.
+    # Slurm's times are whole seconds, so what is left then is between 10.2 and 15 s. A second
+    # remains for the look and the deletion.
     assert 8 < grace <= 15, "the grace partition gives 15 s"
 
 

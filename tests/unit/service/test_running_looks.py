@@ -48,12 +48,18 @@ class Looking:
         """How often each of them is looked at within SECONDS."""
         counted = Counter[str]()
         for _ in range(SECONDS):
-            self.now += 1.0
-            for unit in await self.running.due(units, now=self.now):
-                assert unit.job is not None
-                unit.job.looked_at = self.now
-                counted[unit.key] += 1
+            counted.update(await self.pulse(units))
         return counted
+
+    async def pulse(self, units: Sequence[Unit], *, after: float = 1.0) -> list[str]:
+        """The keys of those that are looked at with a pulse that comes after so many seconds."""
+        self.now += after
+        looked_at = []
+        for unit in await self.running.due(units, now=self.now):
+            assert unit.job is not None
+            unit.job.looked_at = self.now
+            looked_at.append(unit.key)
+        return looked_at
 
     @property
     def needed(self) -> float:
@@ -81,6 +87,31 @@ async def test_job_is_looked_at_four_times_within_its_grace_time(slurm):
     assert counted[plain[0].key] == SECONDS / 20, "an operator may change its time limit"
     assert counted[short[0].key] == SECONDS, "no more often than pulses come"
     assert looking.needed == pytest.approx(1 / 15 + 1)
+
+
+@pytest.mark.parametrize("between_pulses", [1.1, 2.0, 3.0])
+async def test_no_look_is_late_because_pulses_are_rare(slurm, between_pulses):
+    slurm.grace_seconds = {"grace": 15}
+    looking = Looking(slurm)
+    await looking.grace_times.read()
+    (unit,) = units = running(slurm, "grace")
+    assert unit.job is not None
+    ages = []
+    for _ in range(SECONDS):
+        before = unit.job.looked_at
+        if await looking.pulse(units, after=between_pulses):
+            ages.append(looking.now - before)
+    assert max(ages[1:]) <= 15 / 4
+    assert min(ages[1:]) > 15 / 4 - between_pulses, "no sooner than it takes"
+
+
+async def test_what_was_missed_is_not_made_up_for_with_looks_far_ahead(slurm):
+    looking = Looking(slurm)
+    await looking.grace_times.read()
+    (unit,) = units = running(slurm, "grace")
+    assert await looking.pulse(units) == [unit.key]
+    assert not await looking.pulse(units, after=10.0), "the next is due after 15 s"
+    assert await looking.pulse(units, after=4.5) == [unit.key], "the last was 4.5 s ago"
 
 
 @pytest.mark.parametrize(
