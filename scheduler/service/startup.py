@@ -9,6 +9,7 @@ import structlog
 from aiohttp import web
 
 import scheduler
+from groundwork.garbage import tended
 from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.owner_tag import Owner
 from scheduler.election.elector import LeaseLostError
@@ -21,7 +22,6 @@ from scheduler.kube.session import KubeSession
 from scheduler.listen.address_error import address_error
 from scheduler.listen.descriptors import AcceptErrors
 from scheduler.observe.clock import monotonic
-from scheduler.observe.garbage import tended
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import file as policy_file
 from scheduler.policy.rules import NO_POLICY, Policy

@@ -11,7 +11,7 @@ import textwrap
 
 _BEGIN = """
 import gc, sys, weakref
-from scheduler.observe import garbage
+from groundwork import garbage
 
 class Thing:
     pass
