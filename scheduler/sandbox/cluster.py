@@ -121,6 +121,10 @@ class Sandbox:
         self.folder = self._socket_folder = folder or Path()
         self._stack = AsyncExitStack()
 
+    def objects(self) -> int:
+        """How many objects of Kubernetes, former states of them and jobs are kept."""
+        return self.kube.model.store.kept() + len(self.slurm.cluster.jobs)
+
     @property
     def kube_url(self) -> str:
         """The URL of the API server."""

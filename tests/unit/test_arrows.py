@@ -64,7 +64,7 @@ _LIBRARIES: Final[Mapping[str, str]] = {
     "page": "aiohttp annotations groundwork msgspec slurmapi structlog",
     "policy": "annotations groundwork msgspec pydantic structlog",
     "reconcile": "slurmapi structlog",
-    "sandbox": "aiohttp msgspec yaml",
+    "sandbox": "aiohttp groundwork msgspec yaml",
     "service": "aiohttp groundwork prometheus_client slurmapi structlog",
     "slurm": "groundwork slurmapi structlog",
     "state": "annotations msgspec slurmapi",

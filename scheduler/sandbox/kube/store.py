@@ -225,6 +225,10 @@ class Store:
             collection = self._collections[storage] = Collection(self._history)
         return collection
 
+    def kept(self) -> int:
+        """How many objects and former states of objects there are."""
+        return sum(len(it.objects) + len(it.history) for it in self._collections.values())
+
     def get(self, storage: str, key: Key) -> Stored | None:
         """The object's present state."""
         return self[storage].objects.get(key)

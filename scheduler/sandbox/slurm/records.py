@@ -1,7 +1,7 @@
 """The records of slurmctld: requests, jobs, nodes, and the resources that jobs hold on them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -83,6 +83,15 @@ class Request:
     threads_per_core: int | None = None
     external: bool = False
     reservation: str = ""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Each scheduling pass looks up the request of each pending job, and they have many fields.
+        values = (getattr(self, it.name) for it in fields(self) if it.compare)
+        object.__setattr__(self, "_hash", hash(tuple(values)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
