@@ -31,7 +31,7 @@ from scheduler.kube.wire import (
     PodCondition,
     PodSpec,
     PodStatus,
-    mapped,
+    mapped_by_size,
 )
 
 MOST_POD_BYTES: Final = 96 * 1024
@@ -67,7 +67,7 @@ _SURELY_LARGE: Final = 2 * MOST_POD_BYTES
 def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
     """The same decoder, but `slim` reduces its pods and keeps annotations with these prefixes."""
     kept = tuple(prefixes)
-    return mapped(decode, lambda pod: slim(pod, kept))
+    return mapped_by_size(decode, lambda pod, size: slim(pod, kept, json_bytes=size))
 
 
 def edited(old: Pod, new: Pod) -> bool:
@@ -111,8 +111,10 @@ def _differ(
     return before != after and any(key not in but_in for key, _ in before.items() ^ after.items())
 
 
-def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
-    """The pod without fields that are not read, and without parts that are too large."""
+def slim(pod: Pod, prefixes: tuple[str, ...], *, json_bytes: int | None = None) -> Pod:
+    """The pod without fields that are not read, and without parts that are too large. `json_bytes`
+    is the length of the JSON that it was read from, if that is known.
+    """
     full = crowded(pod.metadata.annotations)
     meta = replace(
         pod.metadata,
@@ -120,7 +122,8 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
         owner_references=tuple(it for it in pod.metadata.owner_references if it.controller),
     )
     spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
-    found = _oversize(meta, spec)
+    short = json_bytes is not None and json_bytes <= _SURELY_SMALL and _asks_little(spec)
+    found = None if short else _oversize(meta, spec)
     if found is not None:
         if pod.spec.node_name and not pod.finished:
             labels = packed(pod.metadata.labels)
@@ -129,6 +132,15 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
     elif full is not None:
         found = Oversize(full.field, full.value, full.expected)
     return Pod(metadata=meta, spec=spec, status=_status(pod.status), oversize=found)
+
+
+def _asks_little(spec: PodSpec) -> bool:
+    """Whether so little says where the pod may go that nothing needs to be counted. A toleration
+    has four texts.
+    """
+    if spec.affinity is not None or spec.topology_spread_constraints:
+        return False
+    return 2 * len(spec.node_selector) + 4 * len(spec.tolerations) <= MOST_WORDS
 
 
 def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:

@@ -708,18 +708,26 @@ def decode_of(kind: type[T]) -> Decode[T]:
 
 def mapped(decode: Decode[T], change: Callable[[T], U]) -> Decode[U]:
     """The same, but each object is replaced by what `change` makes of it."""
+    return mapped_by_size(decode, lambda it, _size: change(it))
+
+
+def mapped_by_size(decode: Decode[T], change: Callable[[T, int], U]) -> Decode[U]:
+    """The same, but `change` is also given the length of the object's JSON in bytes, or a little
+    more.
+    """
 
     def item(data: bytes | msgspec.Raw) -> U:
-        return change(decode.item(data))
+        return change(decode.item(data), memoryview(data).nbytes)
 
     def event(line: bytes) -> WatchEvent[U]:
+        size = len(line)
         match found := decode.event(line):
             case Added(object=it):
-                return Added(change(it))
+                return Added(change(it, size))
             case Modified(object=it):
-                return Modified(change(it))
+                return Modified(change(it, size))
             case Deleted(object=it):
-                return Deleted(change(it))
+                return Deleted(change(it, size))
             case _:
                 return found
 

@@ -26,6 +26,7 @@ DECODE = slimmed(PODS, prefixes=Rules().prefixes)
 BUDGET_BYTES = 2 * slim.MOST_POD_BYTES
 ORDINARY_BYTES = 8 * 1024
 COUNT = 4
+_MANY = [str(number) for number in range(slim.MOST_WORDS)]
 
 Body = dict[str, Any]
 
@@ -174,6 +175,46 @@ def test_what_says_to_which_gang_a_pod_belongs_is_kept() -> None:
     assert pod.metadata.annotations == annotations
     assert pod.metadata.labels == {"l": "v"}
     assert pod.spec.scheduling_group == SchedulingGroup("ring")
+
+
+@pytest.mark.parametrize(
+    ("spec", "large"),
+    [
+        ({}, False),
+        ({"nodeSelector": dict.fromkeys(_MANY[: slim.MOST_WORDS // 2], "")}, False),
+        ({"nodeSelector": dict.fromkeys(_MANY[: slim.MOST_WORDS // 2 + 1], "")}, True),
+        ({"tolerations": [{"key": "a"}] * (slim.MOST_WORDS // 4 + 1)}, False),
+        ({"affinity": affinity(1, 600)}, True),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{}] * (slim.MOST_WORDS + 1)
+                        }
+                    }
+                }
+            },
+            True,
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "a", "labelSelector": {"matchLabels": dict.fromkeys(_MANY, "")}}
+                ]
+            },
+            True,
+        ),
+    ],
+    ids=["plain", "labels", "a label more", "tolerations", "values", "empty terms", "spread"],
+)
+def test_pod_whose_json_is_short_is_judged_as_any_other(spec: Body, large: bool) -> None:
+    whole = {"metadata": {"name": "p", "uid": "u"}, "spec": spec}
+    data = json.dumps(whole, separators=(",", ":")).encode()
+    assert len(data) <= slim.MOST_POD_BYTES // 16, "so short that its length alone may decide"
+    pod = DECODE.item(data)
+    assert pod == slim.slim(PODS.item(data), Rules().prefixes)
+    assert (pod.oversize is not None) is large
 
 
 def test_pod_of_sixty_containers_with_all_annotations_is_no_attack() -> None:
