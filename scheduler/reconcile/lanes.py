@@ -11,7 +11,7 @@ patience, every so many keys are taken from that lane. Pure: the caller passes t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -99,32 +99,25 @@ class Lanes(Generic[K]):
         """Take the next key from the lane `least_urgent` or a higher one, of a line for which `may`
         is true. Returns the key and its line; None if there is none.
         """
-        waiting = self._waiting(self._lanes[: least_urgent + 1], may)
-        first = next(waiting, None)
+        first, late = None, list[_Next]()
+        for level, lane in enumerate(self._lanes[: least_urgent + 1]):
+            if not lane.turns:
+                continue
+            found = lane.next(level, may)
+            if found is None:
+                continue
+            if first is None:
+                first = found
+            elif found.since < first.since and now - found.since > self._patience[level].seconds:
+                late.append(found)
         if first is None:
             return None
-        late = [
-            it
-            for it in waiting
-            if it.since < first.since and now - it.since > self._patience[it.level].seconds
-        ]
         due = [it for it in late if self._late_turns % self._patience[it.level].every == 0]
         chosen = min(due, key=_SINCE) if due else first
         self._late_turns = self._late_turns + 1 if late else 0
         key = self._lanes[chosen.level].take(chosen.line)
         del self._level_of[key]
         return key, chosen.line
-
-    @staticmethod
-    def _waiting(lanes: Iterable[_Lane[K]], may: May) -> Iterator[_Next]:
-        """What comes next in each of these lanes, from the highest on, without those from which
-        nothing may be taken.
-        """
-        for level, lane in enumerate(lanes):
-            for line, keys in lane.turns.items():
-                if may(level, line):
-                    yield _Next(level, line, next(iter(keys.values())))
-                    break
 
 
 class _Next(NamedTuple):
@@ -149,6 +142,13 @@ class _Lane(Generic[K]):
         """Put the key last in its line. A line that had no key gets the last turn."""
         self._line_of[key] = line
         self.turns.setdefault(line, OrderedDict())[key] = since
+
+    def next(self, level: int, may: May) -> _Next | None:
+        """What comes next of what may be taken from this lane, which has that level."""
+        for line, keys in self.turns.items():
+            if may(level, line):
+                return _Next(level, line, next(iter(keys.values())))
+        return None
 
     def drop(self, key: K) -> None:
         """Remove a key that waits here."""

@@ -96,13 +96,8 @@ class WorkQueue(Generic[K]):
         self._queue = Lanes[K](
             levels, line=line or (lambda _key: TenantLine(None)), patience=patience
         )
-        self._dirty: dict[K, float] = {}  # key -> when it was added
-        self._processing: dict[K, float] = {}  # key -> when a worker took it
-        # Each cause once, in order of arrival: first for the dirty keys, then for those being
-        # worked on.
-        self._causes: dict[K, tuple[WakeCause, ...]] = {}
-        self._causes_of_work: dict[K, tuple[WakeCause, ...]] = {}
-        self._holders: dict[K, tuple[Hashable, int]] = {}
+        self._dirty: dict[K, _Wish] = {}
+        self._processing: dict[K, _Work] = {}
         # How many of the workers that serve each level each tenant has.
         self._held: dict[Hashable, list[int]] = {}
         self._none_held = [0] * levels
@@ -128,17 +123,16 @@ class WorkQueue(Generic[K]):
         """
         if self._shut_down:
             return
-        if key in self._dirty:
-            self._merge(key, (cause, *more))
-            if key not in self._processing:
-                self._enqueue(key)
-            return
-        self._dirty[key] = asyncio.get_running_loop().time()
-        self._causes[key] = (cause, *more)
-        if self._metrics is not None:
-            self._metrics.added()
+        causes = (cause, *more)
+        wish = self._dirty.get(key)
+        if wish is None:
+            self._dirty[key] = wish = _Wish(asyncio.get_running_loop().time(), causes)
+            if self._metrics is not None:
+                self._metrics.added()
+        elif causes != wish.causes:
+            self._dirty[key] = wish = wish.also(causes)
         if key not in self._processing:
-            self._enqueue(key)
+            self._enqueue(key, wish.since)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key after a delay, unless a worker takes it before. If a key has several delays,
@@ -182,7 +176,8 @@ class WorkQueue(Generic[K]):
         """Why the key that is being worked on was added: each cause once, in order of arrival.
         Empty for any other key.
         """
-        return self._causes_of_work.get(key, ())
+        work = self._processing.get(key)
+        return () if work is None else work.causes
 
     def level(self, key: K) -> int:
         """How urgent the key is now."""
@@ -200,36 +195,35 @@ class WorkQueue(Generic[K]):
             await self._wait(least_urgent)
         key, line = taken
         now = asyncio.get_running_loop().time()
-        waited = now - self._dirty.pop(key)
+        wish = self._dirty.pop(key)
         self._delays.drop(key)  # the pass that begins sees all there is, and sets its own delay
-        self._processing[key] = now
-        self._causes_of_work[key] = self._causes.pop(key)
-        self._holders[key] = line.tenant, least_urgent
-        held = self._held.setdefault(line.tenant, self._none_held[:])
+        self._processing[key] = _Work(now, wish.causes, line.tenant, least_urgent)
+        held = self._held.get(line.tenant)
+        if held is None:
+            held = self._held[line.tenant] = self._none_held[:]
         for level in range(least_urgent + 1):
             held[level] += 1
         self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
         if self._metrics is not None:
-            self._metrics.waited(waited)
+            self._metrics.waited(now - wish.since)
         return key
 
     def done(self, key: K) -> None:
         """The worker has finished with the key. If it was added in the meantime, it waits again."""
-        started = self._processing.pop(key, None)
-        if started is None:
+        work = self._processing.pop(key, None)
+        if work is None:
             return
-        del self._causes_of_work[key]
-        tenant, least_urgent = self._holders.pop(key)
-        held = self._held[tenant]
-        for level in range(least_urgent + 1):
+        held = self._held[work.tenant]
+        for level in range(work.least_urgent + 1):
             held[level] -= 1
         if not held[0]:  # all workers serve the most urgent level
-            del self._held[tenant]
+            del self._held[work.tenant]
         if self._metrics is not None:
-            self._metrics.worked(asyncio.get_running_loop().time() - started)
-        if key in self._dirty:
-            self._enqueue(key)
+            self._metrics.worked(asyncio.get_running_loop().time() - work.started)
+        wish = self._dirty.get(key)
+        if wish is not None:
+            self._enqueue(key, wish.since)
         self._settle()
 
     def shut_down(self) -> None:
@@ -258,22 +252,17 @@ class WorkQueue(Generic[K]):
     def statistics(self) -> QueueStatistics:
         """Numbers for gauges and tests; all times in seconds."""
         now = asyncio.get_running_loop().time()
-        running = [now - started for started in self._processing.values()]
+        running = [now - work.started for work in self._processing.values()]
         return QueueStatistics(
             depth=len(self._queue),
             unfinished_seconds=sum(running),
             longest_seconds=max(running, default=0.0),
         )
 
-    def _merge(self, key: K, causes: tuple[WakeCause, ...]) -> None:
-        known = self._causes[key]
-        if causes != known:
-            self._causes[key] = tuple(dict.fromkeys(known + causes))
-
-    def _enqueue(self, key: K) -> None:
+    def _enqueue(self, key: K, since: float) -> None:
         if self._queue.is_most_urgent(key):
             return  # whatever its level is now, it stays
-        if not self._queue.put(key, self._level(key), self._dirty[key]):
+        if not self._queue.put(key, self._level(key), since):
             return
         self._idle.clear()
         self._rouse()
@@ -301,9 +290,12 @@ class WorkQueue(Generic[K]):
 
     def _rouse(self) -> None:
         """Wake one worker that can take the next key: the one with the fewest levels."""
-        may = self._idle_may_serve if self._shares and not self._shut_down else anybody
         # The search goes through all tenants, so not through levels for which nobody waits.
-        first = self._queue.first(self._idle_workers.levels(), may)
+        levels = self._idle_workers.levels()
+        if not levels:
+            return
+        may = self._idle_may_serve if self._shares and not self._shut_down else anybody
+        first = self._queue.first(levels, may)
         if first is not None:
             self._idle_workers.wake(first)
 
@@ -339,6 +331,28 @@ class WorkQueue(Generic[K]):
 
     def _cause_of_delay(self, key: K) -> WakeCause:
         return WakeCause.RETRY if key in self._failures else WakeCause.TIMER
+
+
+class _Wish(NamedTuple):
+    """When a key was added, and why: each cause once, in order of arrival."""
+
+    since: float
+    causes: tuple[WakeCause, ...]
+
+    def also(self, causes: tuple[WakeCause, ...]) -> _Wish:
+        """The same wish, for these causes too."""
+        return _Wish(self.since, tuple(dict.fromkeys(self.causes + causes)))
+
+
+class _Work(NamedTuple):
+    """A key that a worker has taken: when, why, for which tenant, and which levels that worker
+    takes.
+    """
+
+    started: float
+    causes: tuple[WakeCause, ...]
+    tenant: Hashable
+    least_urgent: int
 
 
 class _Delays(Generic[K]):
