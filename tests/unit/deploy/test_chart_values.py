@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 import scheduler
 from deploy.helm import admission as chart_admission
@@ -69,6 +70,13 @@ def objects(schema: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any
             yield from objects(part, f"{path}/{name}")
 
 
+def takes(part: Mapping[str, Any], value: float | str) -> bool:
+    """Whether this part of the schema accepts a duration, as far as zero is concerned."""
+    if not isinstance(value, str):
+        return bool(value > part.get("exclusiveMinimum", -1))
+    return all(re.search(it["pattern"], value) for it in (part, *part.get("allOf", ())))
+
+
 def test_every_setting_is_a_value_or_left_to_extra_args():
     settings = {flag_of(field) for field in Settings.model_fields}
     reached = [*FLAGS, *in_templates(), *BY_HAND]
@@ -94,6 +102,25 @@ def test_choices_of_the_schema_are_those_of_the_flags():
         kind = fields[flag.replace("-", "_")].annotation
         accepted = getattr(kind, "__args__", ()) if "Literal" in str(kind) else ()
         assert set(part.get("enum", ())) == set(accepted), flag
+
+
+def test_schema_refuses_zero_where_the_flag_does():
+    """As a number and in words, so that `helm install` says it, not a pod that does not start."""
+    for flag, path in FLAGS.items():
+        part = SCHEMA["properties"]["scheduler"]
+        for name in path.split("."):
+            part = part["properties"][name]
+        if "(ms|s|m|h)" not in part.get("pattern", ""):
+            continue
+        for zero in (0, "0", "0s", "0.0h0ms"):
+            try:
+                Settings.model_validate({flag: zero})
+            except ValidationError:
+                positive = True
+            else:
+                positive = False
+            assert takes(part, zero) is not positive, (flag, zero)
+        assert takes(part, "1m0s"), flag
 
 
 def test_every_value_is_told_and_in_the_schema():
