@@ -201,6 +201,7 @@ class App:
             "neighbours": self._guard("neighbours", self._reflections.neighbours.run()),
             "volumes": self._guard("volumes", self._reflections.volumes.run()),
             "policy": self._guard("policy", self._reflections.policy.run()),
+            "rounds": self._guard("rounds", self._memory.news.rounds.run()),
             "pulse": self._guard("pulse", _after(self._parts.pulse.run, self._reflections.synced)),
             # Taking over clears the units. What the census had found before would be lost, and it
             # would not search again for a while.

@@ -17,8 +17,9 @@ from scheduler.reconcile.standby import Standby
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import observe_start
 from scheduler.service.outside import Outside
+from scheduler.service.rounds import Rounds
 from scheduler.state.gangs import Gangs
-from scheduler.state.units import Units
+from scheduler.state.units import Unit, Units
 
 # The pass after a binding comes so late, and later for each unit that waits for a worker: in a
 # burst, a hundred pods a second are bound at least.
@@ -56,6 +57,7 @@ class News:
         self._owner_hints = owner_hints
         self._standby: Standby | None = None
         self._gpu_types: frozenset[str] | None = None
+        self.rounds = Rounds(units, wake=self.wake)
 
     def stand_by(self, standby: Standby) -> None:
         """Name the standby, which gets the units' news while another process leads."""
@@ -118,9 +120,7 @@ class News:
         differently.
         """
         read_anew, self._gpu_types = gpu_types != self._gpu_types, gpu_types
-        for unit in self._units:
-            if read_anew or unit.job is None:
-                self.wake(unit.key, WakeCause.NODES)
+        self.rounds.ask(_any if read_anew else _has_no_job, WakeCause.NODES)
 
     def compared(self, uid: str) -> None:
         """A pod that waited to be compared with the Nodes has been compared."""
@@ -134,15 +134,11 @@ class News:
         """Other schedulers' pods have come or gone, so a pod that no Node could take may fit one
         now.
         """
-        for unit in self._units:
-            if unit.job is None and unit.reason == Reason.NO_NODE_FITS:
-                self.wake(unit.key, WakeCause.NODES)
+        self.rounds.ask(_fits_nowhere, WakeCause.NODES)
 
     def volumes_changed(self) -> None:
         """Volumes or claims have changed, so pods that wait for a claim to be bound may go on."""
-        for pod in self._pods:
-            if not pod.spec.node_name and claims_of(pod):
-                self.wake_unit_of(pod, WakeCause.NODES)
+        self.rounds.ask(self._waits_with_claim, WakeCause.NODES)
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide
@@ -164,11 +160,28 @@ class News:
         """The handover guard is known to be installed: pods that were refused for their grace
         periods may be accepted now.
         """
-        for unit in self._units:
-            if unit.job is None and unit.reason == Reason.SCHEDULING_FAILED:
-                self.wake(unit.key, WakeCause.KILL_WAIT)
+        self.rounds.ask(_is_refused, WakeCause.KILL_WAIT)
 
     def kill_wait_changed(self) -> None:
         """KillWait has changed, and with it the longest grace period that a pod may have."""
-        for unit in self._units:
-            self.wake(unit.key, WakeCause.KILL_WAIT)
+        self.rounds.ask(_any, WakeCause.KILL_WAIT)
+
+    def _waits_with_claim(self, unit: Unit) -> bool:
+        pods = (pod for uid in unit.uids if (pod := self._pods.get(uid)) is not None)
+        return any(not pod.spec.node_name and claims_of(pod) for pod in pods)
+
+
+def _any(_unit: Unit) -> bool:
+    return True
+
+
+def _has_no_job(unit: Unit) -> bool:
+    return unit.job is None
+
+
+def _fits_nowhere(unit: Unit) -> bool:
+    return unit.job is None and unit.reason == Reason.NO_NODE_FITS
+
+
+def _is_refused(unit: Unit) -> bool:
+    return unit.job is None and unit.reason == Reason.SCHEDULING_FAILED

@@ -161,6 +161,7 @@ class Service:
             self._pod_changed(pod.metadata.uid)
         parts = (
             self._lead(),
+            self.memory.news.rounds.run(),
             self.pulse.run(),
             self.starts.run(),
             self.census.run(),

@@ -1,0 +1,56 @@
+"""Gives a pass to each unit that a change concerns, where that may be many units.
+
+To wake 30 000 units in one turn of the event loop takes 140 ms (measured). And changes come
+together: whoever drains 5000 Nodes changes 5000 times what may concern each unit that has no job.
+So changes are only noted, and a round through all units, with pauses, looks for those that one of
+them concerns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from groundwork.pauses import in_chunks
+from scheduler.observe.wake import WakeCause
+from scheduler.state.units import Unit, Units
+
+# To wake so many takes 5 ms.
+_AT_ONCE: Final = 1000
+# From the end of one round to the next. A round through 30 000 units of which none is concerned
+# takes 5 ms.
+_PAUSE_SECONDS: Final = 0.1
+
+Concerns = Callable[[Unit], bool]
+"""Whether a change concerns this unit."""
+
+
+class Rounds:
+    """Calls `wake` for each unit that a change concerns, soon after `ask`. `run` is its task."""
+
+    def __init__(self, units: Units, *, wake: Callable[[str, WakeCause], None]) -> None:
+        self._units = units
+        self._wake = wake
+        self._asked: dict[tuple[Concerns, WakeCause], None] = {}
+        self._news = asyncio.Event()
+
+    def ask(self, concerns: Concerns, cause: WakeCause) -> None:
+        """Something has changed that concerns these units. Changes of one kind must be noted with
+        the same function, so that one round is enough for all of them.
+        """
+        self._asked[concerns, cause] = None
+        self._news.set()
+
+    async def run(self) -> None:
+        """Make the rounds, for ever; end it by cancelling."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            asked, self._asked = tuple(self._asked), {}
+            async for some in in_chunks(self._units, size=_AT_ONCE):
+                for unit in some:
+                    for concerns, cause in asked:
+                        if concerns(unit):
+                            self._wake(unit.key, cause)
+            await asyncio.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,89 @@
+"""Each unit that a change concerns gets a pass, however many there are, and other work goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+
+from scheduler.observe.wake import WakeCause
+from scheduler.service.rounds import Rounds
+from scheduler.state.units import Placeholder, Unit, Units
+
+pytestmark = pytest.mark.looptime
+MANY = 10_000
+
+
+def _without_job(unit: Unit) -> bool:
+    return unit.job is None
+
+
+def _any(_unit: Unit) -> bool:
+    return True
+
+
+class Hall:
+    """Many units, of which each second has a job, and what rounds wake."""
+
+    def __init__(self, count: int = MANY) -> None:
+        self.units = Units()
+        for number in range(count):
+            job = Placeholder(number + 1) if number % 2 else None
+            self.units.add(Unit(f"u{number}", "ns", f"p{number}", seen_at=0.0, job=job))
+        self.woken: list[tuple[str, WakeCause]] = []
+        self.rounds = Rounds(self.units, wake=lambda *it: self.woken.append(it))
+
+
+@pytest.fixture
+async def hall() -> AsyncIterator[Hall]:
+    hall = Hall()
+    running = asyncio.create_task(hall.rounds.run())
+    yield hall
+    running.cancel()
+
+
+async def test_units_that_a_change_concerns_are_woken(hall: Hall) -> None:
+    hall.rounds.ask(_without_job, WakeCause.NODES)
+    await asyncio.sleep(1)
+    assert hall.woken == [(f"u{number}", WakeCause.NODES) for number in range(0, MANY, 2)]
+    hall.woken.clear()
+    await asyncio.sleep(60)
+    assert not hall.woken, "nothing has changed since"
+
+
+async def test_two_changes_of_different_kinds_share_a_round(hall: Hall) -> None:
+    hall.rounds.ask(_without_job, WakeCause.NODES)
+    hall.rounds.ask(_any, WakeCause.KILL_WAIT)
+    await asyncio.sleep(1)
+    causes = [cause for _, cause in hall.woken]
+    assert causes.count(WakeCause.NODES) == MANY // 2
+    assert causes.count(WakeCause.KILL_WAIT) == MANY
+
+
+async def test_round_leaves_turns_to_others(hall: Hall) -> None:
+    hall.rounds.ask(_any, WakeCause.NODES)
+    seen = [0]
+    while seen[-1] < MANY:
+        await asyncio.sleep(0)
+        seen.append(len(hall.woken))
+    assert max(after - before for before, after in pairwise(seen)) <= 1000
+
+
+async def test_thousands_of_changes_are_a_few_rounds(hall: Hall) -> None:
+    for _ in range(5000):
+        hall.rounds.ask(_without_job, WakeCause.NODES)
+        await asyncio.sleep(0.0001)  # half a second in all
+    await asyncio.sleep(1)
+    assert MANY // 2 <= len(hall.woken) <= 7 * MANY // 2
+
+
+async def test_change_during_a_round_starts_another(hall: Hall) -> None:
+    hall.rounds.ask(_any, WakeCause.NODES)
+    for _ in range(5):  # the first 1000 are woken by then, and not all
+        await asyncio.sleep(0)
+    assert 0 < len(hall.woken) < MANY
+    hall.rounds.ask(_any, WakeCause.NODES)
+    await asyncio.sleep(1)
+    assert len(hall.woken) == 2 * MANY
