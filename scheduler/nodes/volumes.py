@@ -26,13 +26,11 @@ _UNBOUND: Final = (
 
 
 class Volumes:
-    """Reads the store of volumes, and gets each change of a claim, if we may read both. `changes`
-    counts changes that may help a pod.
-    """
+    """Reads the store of volumes, and gets each change of a claim, if we may read both."""
 
     def __init__(self, volumes: Store[PersistentVolume]) -> None:
         self._volumes = volumes
-        self.changes = 0
+        self._changed_in: set[str] = set()
         self._by_name: dict[tuple[str, str], Claim] = {}
         self._readable = True
 
@@ -41,21 +39,33 @@ class Volumes:
         self._readable = False
 
     def claim_changed(self, old: Claim | None, new: Claim | None) -> None:
-        """Keep the claims by name, and count this change if it can matter to pods. Called with each
+        """Keep the claims by name, and note this change if it can matter to pods. Called with each
         change of a claim.
         """
-        for claim in filter(None, (old, new)):
+        known = tuple(filter(None, (old, new)))
+        for claim in known:
             meta = claim.metadata
             self._by_name.pop((meta.namespace, meta.name), None)
         if new is not None:
             self._by_name[new.metadata.namespace, new.metadata.name] = new
         if old is None or new is None or (old.bound, old.spec) != (new.bound, new.spec):
-            self.changes += 1
+            self._changed_in.update(it.metadata.namespace for it in known)
 
     def volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """Count this change if it can matter to pods. Called with each change of a volume."""
+        """Note this change if it can matter to pods: those beside the claim that the volume belongs
+        to. Called with each change of a volume.
+        """
         if old is None or new is None or old.spec != new.spec:
-            self.changes += 1
+            refs = [it.spec.claim_ref for it in (old, new) if it is not None]
+            self._changed_in.update(ref.namespace for ref in refs if ref is not None)
+
+    def taken_changes(self) -> frozenset[str]:
+        """The namespaces in which a change may help pods, of those since the last call. So who
+        changes their own claims all the time costs nobody else's pods a pass.
+        """
+        taken = frozenset(self._changed_in)
+        self._changed_in.clear()
+        return taken
 
     def problems(self, pod: Pod) -> tuple[Problem, ...]:
         """What is wrong with the pod's claims."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 # After such a change all pods that wait for it get another pass: those that no Node could take,
 # or those that wait for a claim.
 _AGAIN_SECONDS: Final = 3.0
 
+T = TypeVar("T")
 
-async def report_changes(count: Callable[[], int], on_change: Callable[[], None]) -> None:
-    """Call `on_change` whenever `count`, the number of changes so far, has changed. Never returns;
-    cancel it to end it.
+
+async def report_changes(taken: Callable[[], T], on_change: Callable[[T], None]) -> None:
+    """Call `on_change` with what has changed since the last time, if anything has. `taken` returns
+    that, and afterwards it counts as told. Never returns; cancel it to end it.
     """
-    changes = 0
     while True:
         await asyncio.sleep(_AGAIN_SECONDS)
-        former, changes = changes, count()
-        if former != changes:
-            on_change()
+        if changes := taken():
+            on_change(changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from scheduler.core.event_reasons import Reason
@@ -130,15 +131,20 @@ class News:
         """The census has found something out about this unit's job."""
         self._queue.add(key, WakeCause.CENSUS)
 
-    def room_changed(self) -> None:
+    def room_changed(self, _changes: int) -> None:
         """Other schedulers' pods have come or gone, so a pod that no Node could take may fit one
         now.
         """
         self.rounds.ask(_fits_nowhere, WakeCause.NODES)
 
-    def volumes_changed(self) -> None:
-        """Volumes or claims have changed, so pods that wait for a claim to be bound may go on."""
-        self.rounds.ask(self._waits_with_claim, WakeCause.NODES)
+    def volumes_changed(self, namespaces: Collection[str]) -> None:
+        """Claims of these namespaces or their volumes have changed, so pods there that wait for a
+        claim to be bound may go on.
+        """
+        self.rounds.ask(
+            lambda unit: unit.namespace in namespaces and self._waits_with_claim(unit),
+            WakeCause.NODES,
+        )
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide

@@ -36,8 +36,8 @@ class Rounds:
         self._news = asyncio.Event()
 
     def ask(self, concerns: Concerns, cause: WakeCause) -> None:
-        """Something has changed that concerns these units. Changes of one kind must be noted with
-        the same function, so that one round is enough for all of them.
+        """Something has changed that concerns these units. Changes that come often must be noted
+        with the same function, so that one round is enough for all of them.
         """
         self._asked[concerns, cause] = None
         self._news.set()

@@ -63,11 +63,8 @@ class VolumeWatch:
         """Keep all of it up to date, for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="volumes")
-            changes = report_changes(self._changes, self._news.volumes_changed)
+            changes = report_changes(self._volumes.taken_changes, self._news.volumes_changed)
             group.create_task(changes, name="changes")
-
-    def _changes(self) -> int:
-        return self._volumes.changes
 
     async def _follow(self) -> None:
         if not await may_read_volumes(self._outside.settings, self._outside.kube):

@@ -14,6 +14,7 @@ from scheduler.kube.wire import Claim, ClaimSpec, Identity, PersistentVolume, Po
 from scheduler.nodes.fit import SURVEY_SECONDS
 from scheduler.nodes.neighbourhood import MOST_CROWDS
 from scheduler.nodes.volumes import Volumes
+from scheduler.observe.wake import WakeCause
 from scheduler.policy.rules import Policy, Rule
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -304,9 +305,23 @@ def test_volume_that_gets_its_claim_is_news_to_the_pods_that_wait_for_it():
     """The watches of claims and of volumes may bring the news in either order."""
     found = Volumes(Store())
     found.volume_changed(volume("b", uid="c-0"), volume("b"))
-    assert found.changes == 1
+    assert found.taken_changes() == {"ns"}
     found.volume_changed(volume("b"), volume("b"))
-    assert found.changes == 1
+    assert not found.taken_changes()
+
+
+async def test_claims_of_a_namespace_cost_pods_of_another_no_pass(service, kube, monkeypatch):
+    """A tenant may create and delete claims all the time."""
+    kube.set_claim(claim(bound=False))
+    await served(service, pod("uid-1", **CLAIM))
+    woken = []
+    monkeypatch.setattr(service.queue, "add", lambda key, *causes: woken.append((key, *causes)))
+    kube.set_claim(Claim(Identity("data", "elsewhere", "c-2"), ClaimSpec("pv-2"), completed=True))
+    await asyncio.sleep(1)
+    assert not woken
+    kube.set_claim(claim(bound=True, version="2"))
+    await asyncio.sleep(1)
+    assert woken == [("uid-1", WakeCause.NODES)]
 
 
 async def test_without_the_right_to_read_volumes_a_claim_is_refused(service, kube):

@@ -199,7 +199,7 @@ class Service:
 
     def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
         self.volumes.claim_changed(old, new)
-        self.memory.news.volumes_changed()
+        self.memory.news.volumes_changed(self.volumes.taken_changes())
 
     def job_of(self, uid: str) -> int | None:
         """The job of a pod's unit, None while it has none."""
