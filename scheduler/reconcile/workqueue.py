@@ -41,6 +41,13 @@ together do not come back together.
 """
 
 
+# In a burst no key may wait for a worker, because all wait for the servers, or for the next pulse.
+# So it is over only when fewer keys than this have been worked on at a time for so long. Of 20 pods
+# a second, two or three are.
+_BURST_KEYS: Final = 8
+_BURST_SECONDS: Final = 1.0
+
+
 class QueueShutDown(Exception):  # noqa: N818 - named for the state of the thing
     """The queue takes no more keys and has handed out the last one."""
 
@@ -107,6 +114,7 @@ class WorkQueue(Generic[K]):
         self._idle_workers = _IdleWorkers(levels)
         self._idle = asyncio.Event()
         self._idle.set()
+        self._burst_until = float("-inf")
         self._shut_down = False
         self._abandoned = False
 
@@ -114,8 +122,11 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def has_work(self) -> bool:
-        """Whether a key waits for a worker, and is not left to the next process."""
-        return bool(self._queue) and not self._abandoned
+        """Whether a key waits for a worker, or this is a burst of keys. Not if what waits is left
+        to the next process.
+        """
+        burst = asyncio.get_running_loop().time() < self._burst_until
+        return (bool(self._queue) or burst) and not self._abandoned
 
     def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
         """Request one pass for the key, for these causes. If the key waits already, it moves to the
@@ -198,6 +209,8 @@ class WorkQueue(Generic[K]):
         wish = self._dirty.pop(key)
         self._delays.drop(key)  # the pass that begins sees all there is, and sets its own delay
         self._processing[key] = _Work(now, wish.causes, line.tenant, least_urgent)
+        if len(self._processing) >= _BURST_KEYS:
+            self._burst_until = now + _BURST_SECONDS
         held = self._held.get(line.tenant)
         if held is None:
             held = self._held[line.tenant] = self._none_held[:]

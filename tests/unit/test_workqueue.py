@@ -467,6 +467,23 @@ async def test_queue_has_work_while_a_key_waits() -> None:
     assert not queue.has_work()
 
 
+async def test_burst_is_over_when_few_keys_were_worked_on_for_a_second() -> None:
+    """In a burst each key waits for an answer of the servers, and they have enough to do."""
+    queue = WorkQueue[str]()
+    for key in "abcdefg":
+        queue.add(key, WakeCause.WATCH)
+        await queue.get()
+    assert not queue.has_work()
+    queue.add("h", WakeCause.WATCH)
+    await queue.get()
+    for key in "abcdefgh":
+        queue.done(key)
+    await asyncio.sleep(0.9)
+    assert queue.has_work()
+    await asyncio.sleep(0.2)
+    assert not queue.has_work()
+
+
 async def test_abandoning_wakes_who_waits() -> None:
     queue = WorkQueue[str]()
     waiting = asyncio.create_task(queue.get())
