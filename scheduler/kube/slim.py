@@ -122,8 +122,7 @@ def slim(pod: Pod, prefixes: tuple[str, ...], *, json_bytes: int | None = None) 
         owner_references=tuple(it for it in pod.metadata.owner_references if it.controller),
     )
     spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
-    short = json_bytes is not None and json_bytes <= _SURELY_SMALL and _asks_little(spec)
-    found = None if short else _oversize(meta, spec)
+    found = _oversize(meta, spec, json_bytes)
     if found is not None:
         if pod.spec.node_name and not pod.finished:
             labels = packed(pod.metadata.labels)
@@ -143,10 +142,12 @@ def _asks_little(spec: PodSpec) -> bool:
     return 2 * len(spec.node_selector) + 4 * len(spec.tolerations) <= MOST_WORDS
 
 
-def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
+def _oversize(meta: ObjectMeta, spec: PodSpec, json_bytes: int | None) -> Oversize | None:
     """The part that is too large; None if no part is. In nearly all cases the length of the JSON
     decides, because that check is the cheapest.
     """
+    if json_bytes is not None and json_bytes <= _SURELY_SMALL and _asks_little(spec):
+        return None
     if (terms := _node_terms(spec)) > MOST_WORDS:  # an empty one is short, and its JSON here is not
         return Oversize(_PLACEMENT, f"{terms} terms", f"at most {MOST_WORDS}")
     sizes = {"metadata": len(_encode(meta)), "spec": len(_encode(spec))}

@@ -88,9 +88,8 @@ class Lanes(Generic[K]):
         none.
         """
         for level, lane in enumerate(self._lanes[:levels]):
-            for line in lane.turns:
-                if may(level, line):
-                    return level
+            if lane.next(level, may) is not None:
+                return level
         return None
 
     def take(
@@ -101,8 +100,6 @@ class Lanes(Generic[K]):
         """
         first, late = None, list[_Next]()
         for level, lane in enumerate(self._lanes[: least_urgent + 1]):
-            if not lane.turns:
-                continue
             found = lane.next(level, may)
             if found is None:
                 continue
