@@ -141,8 +141,10 @@ class SlurmModel:
         self._timer = loop.call_later(self.config.timing.schedule_seconds, self._ticked, loop)
 
     def _ticked(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.tick()
-        self._arm(loop)  # not before: a long pass must leave time for requests
+        try:
+            self.tick()
+        finally:
+            self._arm(loop)  # not before: a long pass must leave time for requests
         started, self.cluster.prologs = self.cluster.prologs, []
         for job_id in started:
             task = loop.create_task(self._prolog(self.cluster.jobs[job_id]), name="prolog")
