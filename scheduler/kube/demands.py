@@ -133,6 +133,28 @@ def spread_of(pod: Pod) -> tuple[Constraint, ...]:
     return tuple(_constraint(pod, it) for it in found if it.when_unsatisfiable == _HARD)
 
 
+def depends_on_pods(pod: Pod) -> bool:
+    """Whether other pods decide where this one may go, because it has host ports, required pod
+    affinity or anti-affinity, or a topology spread constraint.
+    """
+    return bool(ports_of(pod, most=1)) or _spreads(pod) or _has_terms(pod)
+
+
+def _spreads(pod: Pod) -> bool:
+    found = pod.spec.topology_spread_constraints
+    return any(it.when_unsatisfiable == _HARD for it in found)
+
+
+def _has_terms(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return False
+    both = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    return any(
+        it is not None and it.required_during_scheduling_ignored_during_execution for it in both
+    )
+
+
 def claims_of(pod: Pod) -> tuple[tuple[str, str], ...]:
     """The pod's volumes with a PersistentVolumeClaim, as pairs of volume name and claim name."""
     return tuple(_claims(pod))

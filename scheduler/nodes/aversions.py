@@ -76,7 +76,9 @@ key).
 
 
 class Aversions:
-    """The terms of all running pods. `compared` counts the items that were compared."""
+    """The terms of all running pods. `compared` counts the items that were compared. `ended` counts
+    how often a term's last pod has left a Node, so that a pod that it kept away may fit there.
+    """
 
     def __init__(self) -> None:
         self._terms: dict[tuple[str, PodTerm], _Filed] = {}
@@ -85,6 +87,7 @@ class Aversions:
         self._files: dict[tuple[str, str], dict[str, dict[_Filed, None]]] = {}
         self._answers: OrderedDict[tuple[str, str], tuple[_Filed, ...]] = OrderedDict()
         self.compared = 0
+        self.ended = 0
 
     def change_count(self, namespace: str, terms: Iterable[PodTerm], node: str, by: int) -> None:
         """Add (or remove, if `by` is negative) pods of a namespace with these terms on a Node."""
@@ -94,6 +97,7 @@ class Aversions:
             filed.nodes[node] = before + by
             if not filed.nodes[node]:
                 del filed.nodes[node]
+                self.ended += 1
             if not filed.nodes:
                 self._unfile(namespace, filed)
             if 0 in {before, before + by}:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto, unique
 from typing import Final
 
 from scheduler.core.comparison_cost import crowd_weight
@@ -27,6 +28,16 @@ MOST_CROWDS: Final = 64
 MOST_TEXTS_COUNTED: Final = 512
 # How many pods are compared with a crowd in one step.
 _STEP: Final = 128
+
+
+@unique
+class RoomChange(Enum):
+    """Which pods that no Node could take may fit one now."""
+
+    FOR_DEPENDENT = auto()
+    """Those whose place depends on other pods (`kube.demands.depends_on_pods`)."""
+    FOR_ALL = auto()
+    """All of them: fewer pods keep others away by their anti-affinity."""
 
 
 @dataclass(slots=True)
@@ -78,6 +89,17 @@ class Neighbourhood:
         self.aversions = Aversions()
         self.changes = 0
         self.counted = 0
+        self._taken = self.changes, self.aversions.ended
+
+    def taken_change(self) -> RoomChange | None:
+        """What pods that came or went since the last call have changed for pods that no Node could
+        take; None if nothing. What the others request is not asked: a pod that only waits for room
+        has a job in Slurm's queue.
+        """
+        (changes, ended), self._taken = self._taken, (self.changes, self.aversions.ended)
+        if ended != self.aversions.ended:
+            return RoomChange.FOR_ALL
+        return None if changes == self.changes else RoomChange.FOR_DEPENDENT
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
         """Note a new state of a pod that the watch shows."""

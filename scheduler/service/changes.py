@@ -13,9 +13,10 @@ _AGAIN_SECONDS: Final = 3.0
 T = TypeVar("T")
 
 
-async def report_changes(taken: Callable[[], T], on_change: Callable[[T], None]) -> None:
+async def report_changes(taken: Callable[[], T | None], on_change: Callable[[T], None]) -> None:
     """Call `on_change` with what has changed since the last time, if anything has. `taken` returns
-    that, and afterwards it counts as told. Never returns; cancel it to end it.
+    that, or what is false if nothing has, and afterwards it counts as told. Never returns; cancel
+    it to end it.
     """
     while True:
         await asyncio.sleep(_AGAIN_SECONDS)

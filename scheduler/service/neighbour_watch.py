@@ -34,7 +34,6 @@ class NeighbourWatch:
         self._outside = outside
         self._fit = fit
         self._news = news
-        self._told = 0
         self.reflector: Reflector[Neighbour] = Reflector(
             session,
             Resource(
@@ -52,13 +51,9 @@ class NeighbourWatch:
         """Keep all of it up to date, for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="neighbours")
-            changes = report_changes(self._taken_changes, self._news.room_changed)
+            changes = report_changes(self._fit.around.taken_change, self._news.room_changed)
             group.create_task(changes, name="changes")
             group.create_task(self._fit.surveyor.run(), name="surveyor")
-
-    def _taken_changes(self) -> int:
-        former, self._told = self._told, self._fit.around.changes
-        return self._told - former
 
     async def _follow(self) -> None:
         if not await may_read_pods(self._outside.settings, self._outside.kube):

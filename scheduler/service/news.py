@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
-from scheduler.kube.demands import claims_of
+from scheduler.kube.demands import claims_of, depends_on_pods
 from scheduler.kube.slim import decides_nothing, edited, only_bound
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Namespace, Pod
+from scheduler.nodes.neighbourhood import RoomChange
 from scheduler.nodes.presence import Presence
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.standby import Standby
@@ -131,11 +132,11 @@ class News:
         """The census has found something out about this unit's job."""
         self._queue.add(key, WakeCause.CENSUS)
 
-    def room_changed(self, _changes: int) -> None:
-        """Other schedulers' pods have come or gone, so a pod that no Node could take may fit one
-        now.
-        """
-        self.rounds.ask(_fits_nowhere, WakeCause.NODES)
+    def room_changed(self, change: RoomChange) -> None:
+        """Pods have come or gone, so a pod that no Node could take may fit one now."""
+        for_all = change is RoomChange.FOR_ALL
+        concerns = _fits_nowhere if for_all else self._fits_nowhere_beside_pods
+        self.rounds.ask(concerns, WakeCause.NODES)
 
     def volumes_changed(self, namespaces: Collection[str]) -> None:
         """Claims of these namespaces or their volumes have changed, so pods there that wait for a
@@ -173,8 +174,13 @@ class News:
         self.rounds.ask(_any, WakeCause.KILL_WAIT)
 
     def _waits_with_claim(self, unit: Unit) -> bool:
-        pods = (pod for uid in unit.uids if (pod := self._pods.get(uid)) is not None)
-        return any(not pod.spec.node_name and claims_of(pod) for pod in pods)
+        return any(not pod.spec.node_name and claims_of(pod) for pod in self._pods_of(unit))
+
+    def _fits_nowhere_beside_pods(self, unit: Unit) -> bool:
+        return _fits_nowhere(unit) and any(map(depends_on_pods, self._pods_of(unit)))
+
+    def _pods_of(self, unit: Unit) -> Iterator[Pod]:
+        return (pod for uid in unit.uids if (pod := self._pods.get(uid)) is not None)
 
 
 def _any(_unit: Unit) -> bool:

@@ -23,6 +23,7 @@ from scheduler.kube.wire import Claim, Pod
 from scheduler.nodes import gpu_sharing
 from scheduler.observe.metrics import Metrics
 from scheduler.reconcile.controller import run_workers
+from scheduler.service.changes import report_changes
 from scheduler.service.known_cluster import KnownCluster
 from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
@@ -171,6 +172,7 @@ class Service:
             self.brake.run(),
             self.slurmctld.run(),
             self.fit.surveyor.run(),
+            report_changes(self.fit.around.taken_change, self.memory.news.room_changed),
         )
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]
