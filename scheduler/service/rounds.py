@@ -18,9 +18,12 @@ from scheduler.state.units import Unit, Units
 
 # To wake so many takes 5 ms.
 _AT_ONCE: Final = 1000
-# From the end of one round to the next. A round through 30 000 units of which none is concerned
-# takes 5 ms.
+# From the end of one round to the next, at least. A round through 30 000 units of which none is
+# concerned takes 5 ms.
 _PAUSE_SECONDS: Final = 0.1
+# A pass that decides nothing takes 0.15 ms (measured with 4000 pods that no Node can take). With
+# this pause for each pass, they take a quarter of the loop's time, however often something changes.
+_PAUSE_SECONDS_FOR_EACH: Final = 0.0005
 
 Concerns = Callable[[Unit], bool]
 """Whether a change concerns this unit."""
@@ -48,9 +51,11 @@ class Rounds:
             await self._news.wait()
             self._news.clear()
             asked, self._asked = tuple(self._asked), {}
+            woken = 0
             async for some in in_chunks(self._units, size=_AT_ONCE):
                 for unit in some:
-                    for concerns, cause in asked:
-                        if concerns(unit):
-                            self._wake(unit.key, cause)
-            await asyncio.sleep(_PAUSE_SECONDS)
+                    causes = [cause for concerns, cause in asked if concerns(unit)]
+                    woken += bool(causes)
+                    for cause in causes:
+                        self._wake(unit.key, cause)
+            await asyncio.sleep(max(_PAUSE_SECONDS, woken * _PAUSE_SECONDS_FOR_EACH))
