@@ -142,20 +142,21 @@ class News:
         """Claims of these namespaces or their volumes have changed, so pods there that wait for a
         claim to be bound may go on.
         """
-        self.rounds.ask(
-            lambda unit: unit.namespace in namespaces and self._waits_with_claim(unit),
-            WakeCause.NODES,
-        )
+        self.rounds.ask(self._waits_with_claim, WakeCause.NODES, namespaces=namespaces)
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide
         differently.
         """
-        if new is None or (old is not None and old.metadata.labels == new.metadata.labels):
+        if new is None:
             return
-        for pod in self._pods.in_namespace(new.metadata.name):
-            if not pod.finished:
-                self.wake_unit_of(pod, WakeCause.POLICY)
+        name = new.metadata.name
+        if old is None:  # its pods may have waited for this, and have no unit yet
+            for pod in self._pods.in_namespace(name):
+                if not pod.finished:
+                    self.wake_unit_of(pod, WakeCause.POLICY)
+        elif old.metadata.labels != new.metadata.labels:
+            self.rounds.ask(self._is_unfinished, WakeCause.POLICY, namespaces=(name,))
 
     async def policy_changed(self) -> None:
         """Pods that were refused may be allowed now, and others may be refused."""
@@ -175,6 +176,9 @@ class News:
 
     def _waits_with_claim(self, unit: Unit) -> bool:
         return any(not pod.spec.node_name and claims_of(pod) for pod in self._pods_of(unit))
+
+    def _is_unfinished(self, unit: Unit) -> bool:
+        return any(not pod.finished for pod in self._pods_of(unit))
 
     def _fits_nowhere_beside_pods(self, unit: Unit) -> bool:
         return _fits_nowhere(unit) and any(map(depends_on_pods, self._pods_of(unit)))

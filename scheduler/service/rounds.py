@@ -9,7 +9,7 @@ them concerns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from groundwork.pauses import in_chunks
@@ -28,6 +28,9 @@ _PAUSE_SECONDS_FOR_EACH: Final = 0.0005
 Concerns = Callable[[Unit], bool]
 """Whether a change concerns this unit."""
 
+_Asked = dict[tuple[Concerns, WakeCause], set[str] | None]
+"""The namespaces in which a change concerns units; None if in all."""
+
 
 class Rounds:
     """Calls `wake` for each unit that a change concerns, soon after `ask`. `run` is its task."""
@@ -35,14 +38,25 @@ class Rounds:
     def __init__(self, units: Units, *, wake: Callable[[str, WakeCause], None]) -> None:
         self._units = units
         self._wake = wake
-        self._asked: dict[tuple[Concerns, WakeCause], None] = {}
+        self._asked: _Asked = {}
         self._news = asyncio.Event()
 
-    def ask(self, concerns: Concerns, cause: WakeCause) -> None:
-        """Something has changed that concerns these units. Changes that come often must be noted
-        with the same function, so that one round is enough for all of them.
+    def ask(
+        self,
+        concerns: Concerns,
+        cause: WakeCause,
+        *,
+        namespaces: Collection[str] | None = None,
+    ) -> None:
+        """Something has changed that concerns these units, of these namespaces or of all (None).
+        Changes that come often must be noted with the same function, so that one round is enough
+        for all of them.
         """
-        self._asked[concerns, cause] = None
+        noted = self._asked.setdefault((concerns, cause), set())
+        if namespaces is None or noted is None:
+            self._asked[concerns, cause] = None
+        else:
+            noted.update(namespaces)
         self._news.set()
 
     async def run(self) -> None:
@@ -50,12 +64,21 @@ class Rounds:
         while True:
             await self._news.wait()
             self._news.clear()
-            asked, self._asked = tuple(self._asked), {}
+            asked, self._asked = self._asked, {}
             woken = 0
             async for some in in_chunks(self._units, size=_AT_ONCE):
                 for unit in some:
-                    causes = [cause for concerns, cause in asked if concerns(unit)]
+                    causes = _causes(asked, unit)
                     woken += bool(causes)
                     for cause in causes:
                         self._wake(unit.key, cause)
             await asyncio.sleep(max(_PAUSE_SECONDS, woken * _PAUSE_SECONDS_FOR_EACH))
+
+
+def _causes(asked: _Asked, unit: Unit) -> list[WakeCause]:
+    """Why this unit gets a pass; empty if nothing concerns it."""
+    return [
+        cause
+        for (concerns, cause), namespaces in asked.items()
+        if (namespaces is None or unit.namespace in namespaces) and concerns(unit)
+    ]

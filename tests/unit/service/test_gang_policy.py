@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -150,19 +152,26 @@ async def test_pods_wait_for_the_labels_of_their_namespace(slurm, kube, service)
 
 
 async def test_only_pods_of_a_namespace_whose_labels_have_changed_get_a_pass(kube, service):
+    service.start()
     for uid, namespace in (("uid-0", "a"), ("uid-1", "b")):
         kube.create(uid, name=uid, namespace=namespace)
-    await asyncio.sleep(1)
-    news, queue = service.memory.news, service.memory.queue
+    await asyncio.sleep(10)
+    news = service.memory.news
     former = Namespace(ObjectMeta(name="a", uid="n", labels={"a": "b"}, annotations={"at": "1"}))
     labelled = Namespace(ObjectMeta(name="a", uid="n", labels={"a": "c"}))
     annotated = Namespace(ObjectMeta(name="a", uid="n", labels={"a": "b"}, annotations={"at": "2"}))
-    news.namespace_changed(former, annotated)
-    assert len(queue) == 0
-    news.namespace_changed(former, labelled)
-    assert len(queue) == 1
+    assert await _passes_after(service, partial(news.namespace_changed, former, annotated)) == 0
+    assert await _passes_after(service, partial(news.namespace_changed, former, labelled)) == 1
+    before = service.metric("workqueue_adds_total")
     await news.policy_changed()
-    assert len(queue) == 2
+    assert service.metric("workqueue_adds_total") == before + 2
+
+
+async def _passes_after(service: Service, change: Callable[[], None]) -> float:
+    before = service.metric("workqueue_adds_total")
+    change()
+    await asyncio.sleep(0.5)
+    return service.metric("workqueue_adds_total") - before
 
 
 async def test_job_of_a_gang_runs_beside_rules_about_other_annotations(slurm, kube, service):

@@ -35,7 +35,8 @@ class Hall:
         self.units = Units()
         for number in range(count):
             job = Placeholder(number + 1) if number % 2 else None
-            self.units.add(Unit(f"u{number}", "ns", f"p{number}", seen_at=0.0, job=job))
+            namespace = f"ns-{number % 10}"
+            self.units.add(Unit(f"u{number}", namespace, f"p{number}", seen_at=0.0, job=job))
         self.woken: list[tuple[str, WakeCause]] = []
         self.rounds = Rounds(self.units, wake=lambda *it: self.woken.append(it))
 
@@ -64,6 +65,19 @@ async def test_two_changes_of_different_kinds_share_a_round(hall: Hall) -> None:
     causes = [cause for _, cause in hall.woken]
     assert causes.count(WakeCause.NODES) == MANY // 2
     assert causes.count(WakeCause.KILL_WAIT) == MANY
+
+
+async def test_change_in_some_namespaces_concerns_these_alone(hall: Hall) -> None:
+    for namespace in ("ns-1", "ns-4"):
+        hall.rounds.ask(_any, WakeCause.POLICY, namespaces=(namespace,))
+    await asyncio.sleep(1)
+    assert {int(key[1:]) % 10 for key, _ in hall.woken} == {1, 4}
+    assert len(hall.woken) == MANY // 5
+    hall.woken.clear()
+    hall.rounds.ask(_any, WakeCause.POLICY)
+    hall.rounds.ask(_any, WakeCause.POLICY, namespaces=("ns-1",))
+    await asyncio.sleep(6)
+    assert len(hall.woken) == MANY, "it was asked for all namespaces, too"
 
 
 async def test_round_leaves_turns_to_others(hall: Hall) -> None:
