@@ -58,6 +58,7 @@ from slurmapi.updates import Changes, JobUpdate, encode_update
 from slurmapi.versions import ApiVersion
 
 T = TypeVar("T")
+_States = dict[int, JobState]
 
 # 1000 ids take 10 ms, 8000 are refused with "Insane message length" (measured on 26.05.5).
 _STATES_CHUNK: Final = 1000
@@ -74,6 +75,10 @@ _MAX_ALL_STATES: Final = 64 * 1024 * 1024
 _MAX_NODES: Final = 64 * 1024 * 1024
 # So many nodes are read in 2 ms (measured).
 _READ_AT_ONCE: Final = 500
+# Ids that are checked, and questions that are written, in one turn of the event loop, 3 ms. Those
+# of 100 000 jobs took 30 ms (measured).
+_IDS_AT_ONCE: Final = 20_000
+_QUESTIONS_AT_ONCE: Final = 10
 # Job states that are read in one turn of the event loop, 2 ms. Those of 60 000 jobs took 130 ms
 # (measured).
 _STATES_AT_ONCE: Final = 2000
@@ -242,10 +247,13 @@ class SlurmClient:
         """
         if job_ids is None:
             return await self._states("", max_body=_MAX_ALL_STATES, slow=True)
-        wanted = sorted({_id(job_id) for job_id in job_ids})
-        found = await _together(
-            [self._states_of(chunk) for chunk in _chunks(wanted, _STATES_CHUNK)]
-        )
+        wanted = set[int]()
+        async for some in in_chunks(job_ids, size=_IDS_AT_ONCE):
+            wanted.update(map(_id, some))
+        chunks = _chunks(sorted(wanted), _STATES_CHUNK)
+        questions = with_pauses(map(self._states_of, chunks), every=_QUESTIONS_AT_ONCE)
+        asks = [ask async for ask in questions]
+        found = await _together([ask() for ask in asks])
         return {job_id: state for states in found for job_id, state in states.items()}
 
     async def submit(
@@ -369,15 +377,14 @@ class SlurmClient:
         path = f"job/{_id(job_id)}{query}"
         return await self._get("job", path, partial(_read_job, job_id), max_body=max_body)
 
-    async def _states_of(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+    def _states_of(self, job_ids: Sequence[int]) -> Callable[[], Coroutine[Any, Any, _States]]:
+        """What asks for these states. The question is written at once."""
         # Repeated, since a comma list is refused (500 on 26.05.5, 400 on 24.11).
         query = "&".join(f"job_id={job_id}" for job_id in job_ids)
         longest = DEFAULT_MAX_BODY + _MAX_STATE * len(job_ids)
-        return await self._states(f"?{query}", max_body=longest)
+        return partial(self._states, f"?{query}", max_body=longest)
 
-    async def _states(
-        self, query: str, *, max_body: int, slow: bool = False
-    ) -> dict[int, JobState]:
+    async def _states(self, query: str, *, max_body: int, slow: bool = False) -> _States:
         listed = await self._get(
             "job_states",
             f"jobs/state/{query}",

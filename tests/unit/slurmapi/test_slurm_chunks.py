@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from slurmapi import SlurmBusy
+from slurmapi import JobState, SlurmBusy, SlurmClient
 from slurmapi.client import _together
+from tests.support import loop_turns
 
 
 async def _fails() -> int:
@@ -50,3 +51,21 @@ async def test_part_that_fails_ends_the_others() -> None:
     current = asyncio.current_task()
     assert current is not None
     assert current.cancelling() == 0
+
+
+async def test_question_about_many_jobs_lets_others_work_in_between(
+    client: SlurmClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    async def states(_self: SlurmClient, query: str, *, max_body: int) -> dict[int, JobState]:
+        assert max_body < 2**21
+        asked.append(query)
+        return {}
+
+    monkeypatch.setattr(SlurmClient, "_states", states)
+    async with loop_turns.beside() as turns:
+        await client.job_states(range(1, 100_001))
+        assert turns.count > 12, "each takes 3 ms"
+    assert "&".join(asked).count("job_id=") == 100_000
+    assert len(asked) == 100
