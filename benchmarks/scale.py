@@ -150,13 +150,19 @@ class Run:
 
 
 async def _settled(scheduler: ObservedScheduler) -> None:
-    """Wait until the scheduler writes no more conditions: the pods show that their jobs wait."""
+    """Wait until the scheduler writes no more conditions: the pods show that their jobs wait.
+    Raises SchedulerFailed.
+    """
     former, written = -1.0, 0.0
-    async with asyncio.timeout(_LONGEST_SECONDS):
-        while written != former:
-            await asyncio.sleep(_SETTLE_SECONDS)
-            operations = (await scheduler.scrape()).by("operation", KUBE_REQUESTS)
-            former, written = written, operations.get(_CONDITION, 0.0)
+    try:
+        async with asyncio.timeout(_LONGEST_SECONDS):
+            while written != former:
+                await asyncio.sleep(_SETTLE_SECONDS)
+                operations = (await scheduler.scrape()).by("operation", KUBE_REQUESTS)
+                former, written = written, operations.get(_CONDITION, 0.0)
+    except TimeoutError:
+        why = f"conditions are still written after {_LONGEST_SECONDS:.0f} s"
+        raise scheduler.failed(why) from None
 
 
 async def _started(
