@@ -34,6 +34,25 @@ class _Standing(Enum):
     """It was covered, but Slurm was not asked about it since our job was seen to run."""
 
 
+class _Behind:
+    """The Node behind each Slurm node, and the reverse for each job. Both are found once for all
+    pods of a question: a gang may have a thousand pods on as many nodes.
+    """
+
+    def __init__(self, kube_node: Callable[[str], str]) -> None:
+        self.kube_node = cache(kube_node)
+        self._slurm_nodes: dict[int, dict[str, str]] = {}
+
+    def slurm_node(self, record: TaggedJob, node: str) -> str | None:
+        """The first of the job's nodes that this Node is behind; None if it is behind none."""
+        found = self._slurm_nodes.get(id(record))
+        if found is None:
+            backwards = reversed(record.nodes)
+            found = {self.kube_node(slurm_node): slurm_node for slurm_node in backwards}
+            self._slurm_nodes[id(record)] = found
+        return found.get(node)
+
+
 _IN_THE_WAY: Final = (_Standing.UNCOVERED,)
 _MAY_BE_IN_THE_WAY: Final = (_Standing.UNKNOWN, _Standing.STALE)
 
@@ -70,35 +89,35 @@ class Coverage:
 
     def saw(self, unit: Unit) -> None:
         """The unit may have changed: note whether its pods are covered on their Nodes."""
-        job, now = unit.job, self._clock()
+        job, now, behind = unit.job, self._clock(), _Behind(self._kube_node)
         for pod in unit.pods:
             node = self._presence.node_of(pod.uid)
             if node is None:
                 continue
             record = None if job is None else job.record
             if pod.seen.bound_by_us or (
-                record is not None and self._is_for(pod.uid, record, node, self._kube_node)
+                record is not None and self._is_for(pod.uid, record, node, behind)
             ):
                 self._presence.prove(pod.uid)
-            self._standing(pod.uid, node, now, kube_node=self._kube_node)
+            self._standing(pod.uid, node, now, behind=behind)
 
     def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
         """Which pods prevent binding the unit's pod to these Nodes; None if there are none."""
         runs_from = None if unit.job is None else unit.job.runs_from
         if runs_from is None:
             return None
-        now, kube_node = self._clock(), cache(self._kube_node)  # the pods have few nodes
+        now, behind = self._clock(), _Behind(self._kube_node)
         # A pod that its author has bound, with our annotations on it, delays others for a short
         # time only. Later those count that we bound, as far as we know.
         proven = now >= self._claims_until
         wanted = frozenset(kube_nodes)
-        covered = self._still_covered(wanted, kube_node, asked_after=runs_from)
+        covered = self._still_covered(wanted, behind.kube_node, asked_after=runs_from)
         here = self._presence.on(wanted, has_job=self._has_job, proven=proven, but=covered)
         for pod in unit.pods:
             here.pop(pod.uid, None)
         standings = {}
         for uid, node in here.items():
-            found = self._standing(uid, node, now, kube_node=kube_node, asked_after=runs_from)
+            found = self._standing(uid, node, now, behind=behind, asked_after=runs_from)
             if found is not _Standing.COVERED:
                 standings[uid] = found
         for sure, kinds in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
@@ -128,7 +147,7 @@ class Coverage:
         node: str,
         now: float,
         *,
-        kube_node: Callable[[str], str],
+        behind: _Behind,
         asked_after: float = float("-inf"),
     ) -> _Standing:
         unit, presence = self._units.of_pod(uid), self._presence
@@ -142,16 +161,14 @@ class Coverage:
         if job is None:
             presence.uncovered_since(uid, now)
             return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
-        found = self._by_job(job, uid, node, kube_node)
+        found = self._by_job(job, uid, node, behind)
         if not isinstance(found, Cover):
             presence.uncovered_since(uid, now)
             return found
         presence.covered(uid, found)
         return _Standing.COVERED if job.asked_at >= asked_after else _Standing.STALE
 
-    def _by_job(
-        self, job: Placeholder, uid: str, node: str, kube_node: Callable[[str], str]
-    ) -> Cover | _Standing:
+    def _by_job(self, job: Placeholder, uid: str, node: str, behind: _Behind) -> Cover | _Standing:
         if job.missing:
             return _Standing.UNCOVERED
         state, record = job.state, job.record
@@ -161,18 +178,17 @@ class Coverage:
             return _Standing.UNCOVERED
         if record is None or record.state.base not in self._holding:
             return _Standing.UNKNOWN  # the next look shows where it runs
-        behind = [*map(kube_node, record.nodes)]
-        if node not in behind or not job.is_for(uid, owner=self._owner):
+        slurm_node = behind.slurm_node(record, node)
+        if slurm_node is None or not job.is_for(uid, owner=self._owner):
             return _Standing.UNCOVERED
-        return Cover(node, record.nodes[behind.index(node)], job, job.edition)
+        return Cover(node, slurm_node, job, job.edition)
 
-    def _is_for(
-        self, uid: str, record: TaggedJob, node: str, kube_node: Callable[[str], str]
-    ) -> bool:
+    def _is_for(self, uid: str, record: TaggedJob, node: str, behind: _Behind) -> bool:
         """Whether that look showed that this is our job for that pod, and that it is on that
         Node.
         """
-        return node in map(kube_node, record.nodes) and record.seats(uid, owner=self._owner)
+        on_it = behind.slurm_node(record, node) is not None
+        return on_it and record.seats(uid, owner=self._owner)
 
     def _has_job(self, uid: str) -> bool:
         unit = self._units.of_pod(uid)

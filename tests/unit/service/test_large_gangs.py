@@ -12,6 +12,7 @@ import pytest
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
 from scheduler.facts.reader import _Parser
 from slurmapi import BaseState
+from tests.support.costs import calls
 from tests.unit.service.test_gangs import member
 from tests.unit.service.tiny_kube import TinyKube
 
@@ -21,6 +22,8 @@ _SIZE: Final = 64
 _SLOW_SECONDS: Final = 0.1
 # How long reading one pod takes.
 _DEAR_SECONDS: Final = 0.003
+# Calls of functions that a look at a running gang may make for each pod.
+_CALLS_FOR_EACH: Final = 200
 
 
 async def _come(kube: TinyKube, *, apart_seconds: float, size: int = _SIZE) -> None:
@@ -132,3 +135,23 @@ async def test_pods_of_a_gang_are_read_in_many_turns_also_when_all_are_read_anew
     await asyncio.sleep(2 * LONGEST_UNTOLD_SECONDS)
     assert turns.calls == 2 * _SIZE
     assert turns.most <= 4
+
+
+@pytest.mark.parametrize("size", [32, 128])
+async def test_look_at_a_running_gang_costs_as_much_as_it_has_pods(slurm, kube, service, size):
+    """A thousand pods on as many nodes took 1.3 s, because each pod went through all nodes."""
+    nodes = tuple(f"w{number}" for number in range(size))
+    for node in nodes:
+        slurm.add_node(node)
+        kube.set_node(node)
+    service.start()
+    for rank in range(size):
+        member(kube, rank, size=size)
+    await asyncio.sleep(5)
+    slurm.change(1, BaseState.RUNNING, nodes=nodes, start_time=1)
+    await asyncio.sleep(10)
+    assert len(kube.bindings) == size
+    (unit,) = service.units
+    with calls() as made:
+        service.gatherer.facts(unit)
+    assert made[0] < _CALLS_FOR_EACH * size
