@@ -155,6 +155,11 @@ def _has_terms(pod: Pod) -> bool:
     )
 
 
+def has_claims(pod: Pod) -> bool:
+    """Whether a volume of the pod has a PersistentVolumeClaim. A pod may have a thousand."""
+    return next(_claims(pod), None) is not None
+
+
 def claims_of(pod: Pod) -> tuple[tuple[str, str], ...]:
     """The pod's volumes with a PersistentVolumeClaim, as pairs of volume name and claim name."""
     return tuple(_claims(pod))

@@ -7,7 +7,7 @@ never goes through all pods, except for the first question about a crowd (core.p
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto, unique
@@ -89,14 +89,17 @@ class Neighbourhood:
         self.aversions = Aversions()
         self.changes = 0
         self.counted = 0
-        self._taken = self.changes, self.aversions.ended
+        now = self.changes, self.aversions.ended
+        self._taken = deque((now, now), maxlen=2)
 
     def taken_change(self) -> RoomChange | None:
-        """What pods that came or went since the last call have changed for pods that no Node could
-        take; None if nothing. What the others request is not asked: a pod that only waits for room
-        has a job in Slurm's queue.
+        """What pods that came or went since the last call but one have changed for pods that no
+        Node could take; None if nothing. So each change is told twice: the pass after the first
+        time may still rely on a survey from before the change. What the others request is not
+        asked: a pod that only waits for room has a job in Slurm's queue.
         """
-        (changes, ended), self._taken = self._taken, (self.changes, self.aversions.ended)
+        changes, ended = self._taken[0]
+        self._taken.append((self.changes, self.aversions.ended))
         if ended != self.aversions.ended:
             return RoomChange.FOR_ALL
         return None if changes == self.changes else RoomChange.FOR_DEPENDENT

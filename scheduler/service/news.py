@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
-from scheduler.kube.demands import claims_of, depends_on_pods
+from scheduler.kube.demands import depends_on_pods, has_claims
 from scheduler.kube.slim import decides_nothing, edited, only_bound
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Namespace, Pod
@@ -135,7 +134,7 @@ class News:
     def room_changed(self, change: RoomChange) -> None:
         """Pods have come or gone, so a pod that no Node could take may fit one now."""
         for_all = change is RoomChange.FOR_ALL
-        concerns = _fits_nowhere if for_all else self._fits_nowhere_beside_pods
+        concerns = _has_no_job if for_all else self._waits_beside_pods
         self.rounds.ask(concerns, WakeCause.NODES)
 
     def volumes_changed(self, namespaces: Collection[str]) -> None:
@@ -168,20 +167,20 @@ class News:
         """The handover guard is known to be installed: pods that were refused for their grace
         periods may be accepted now.
         """
-        self.rounds.ask(_is_refused, WakeCause.KILL_WAIT)
+        self.rounds.ask(_has_no_job, WakeCause.KILL_WAIT)
 
     def kill_wait_changed(self) -> None:
         """KillWait has changed, and with it the longest grace period that a pod may have."""
         self.rounds.ask(_any, WakeCause.KILL_WAIT)
 
     def _waits_with_claim(self, unit: Unit) -> bool:
-        return any(not pod.spec.node_name and claims_of(pod) for pod in self._pods_of(unit))
+        return any(not pod.spec.node_name and has_claims(pod) for pod in self._pods_of(unit))
 
     def _is_unfinished(self, unit: Unit) -> bool:
         return any(not pod.finished for pod in self._pods_of(unit))
 
-    def _fits_nowhere_beside_pods(self, unit: Unit) -> bool:
-        return _fits_nowhere(unit) and any(map(depends_on_pods, self._pods_of(unit)))
+    def _waits_beside_pods(self, unit: Unit) -> bool:
+        return _has_no_job(unit) and any(map(depends_on_pods, self._pods_of(unit)))
 
     def _pods_of(self, unit: Unit) -> Iterator[Pod]:
         return (pod for uid in unit.uids if (pod := self._pods.get(uid)) is not None)
@@ -192,12 +191,7 @@ def _any(_unit: Unit) -> bool:
 
 
 def _has_no_job(unit: Unit) -> bool:
+    """Also if it does not say yet that it is refused or fits nowhere: the write may be on its way,
+    and this process has not heard of what a former one has written.
+    """
     return unit.job is None
-
-
-def _fits_nowhere(unit: Unit) -> bool:
-    return unit.job is None and unit.reason == Reason.NO_NODE_FITS
-
-
-def _is_refused(unit: Unit) -> bool:
-    return unit.job is None and unit.reason == Reason.SCHEDULING_FAILED

@@ -64,6 +64,22 @@ async def test_pod_that_waits_for_a_port_is_served_once_it_is_free(
     assert slurm.submissions[1].excluded_nodes == ("n2",)
 
 
+@pytest.mark.parametrize("sooner", [0.2, 0.5, 0.9, 1.5, 2.5])
+async def test_room_that_comes_right_after_a_survey_is_seen(
+    service: Service, kube: TinyKube, slurm: TinySlurm, sooner: float
+) -> None:
+    """However long before the report of changes: the pass after it may still rely on the survey."""
+    service.start()
+    for name in ("n1", "n2"):
+        kube.add_neighbour(pod(f"web-{name}", node=name, **PORT))
+    await asyncio.sleep(6 - sooner - 0.1)
+    kube._put(pod("uid-1", **PORT))
+    await asyncio.sleep(0.3)
+    kube.remove_neighbour("web-n1")
+    await asyncio.sleep(2 * REPORTED_SECONDS)
+    assert slurm.submissions[1].excluded_nodes == ("n2",)
+
+
 async def test_pod_that_others_keep_away_is_served_once_they_have_gone(
     service: Service, kube: TinyKube, slurm: TinySlurm
 ) -> None:
@@ -81,12 +97,13 @@ async def test_pod_that_others_keep_away_is_served_once_they_have_gone(
     assert slurm.submissions[1].excluded_nodes == ("n1",)
 
 
-async def test_change_is_taken_once_and_says_whom_it_concerns(
+async def test_change_is_taken_twice_and_says_whom_it_concerns(
     service: Service, kube: TinyKube
 ) -> None:
     around = service.fit.around
     assert around.taken_change() is None
     kube.add_neighbour(pod("a", node="n1"))
+    assert around.taken_change() is RoomChange.FOR_DEPENDENT
     assert around.taken_change() is RoomChange.FOR_DEPENDENT
     assert around.taken_change() is None
     kube.add_neighbour(pod("b", node="n1", **needs("podAntiAffinity")))
@@ -94,6 +111,8 @@ async def test_change_is_taken_once_and_says_whom_it_concerns(
     kube.remove_neighbour("b")
     kube.remove_neighbour("a")
     assert around.taken_change() is RoomChange.FOR_ALL
+    assert around.taken_change() is RoomChange.FOR_ALL
+    assert around.taken_change() is None
 
 
 @pytest.mark.parametrize(
