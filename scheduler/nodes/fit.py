@@ -263,7 +263,8 @@ class NodeFit:
 
     def _waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
         demands = self._demands(pod)
-        if holds_nodes and demands.plain:
+        # A bind needs no survey of the other Nodes.
+        if holds_nodes and (demands.plain or self._counted(demands)):
             return None
         kept = self._surveys.get(demands)
         outdated = kept is None or self._outdated(kept, self._clock())
