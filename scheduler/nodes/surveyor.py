@@ -12,9 +12,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Final, Generic, TypeVar
 
 import structlog
+
+from groundwork.pauses import in_chunks
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +28,14 @@ SLICE_ITEMS: Final = 10_000
 PAUSE_SECONDS: Final = 0.02
 """How long the loop does other work between two slices: comparisons get a fifth of its time."""
 MOST_WAITING: Final = 128
-"""How many comparisons of one namespace may wait, at a few KB each. Further pods must ask again."""
+"""How many comparisons of one namespace may wait, at a few KB each. The units of further ones are
+called when there is room again.
+"""
+# How many of them are called after each comparison: some share one, so the next must not wait for
+# those alone.
+_CALLED_AT_ONCE: Final = 16
+# To call so many units takes 5 ms.
+_READY_AT_ONCE: Final = 500
 
 
 @dataclass(slots=True)
@@ -50,6 +60,7 @@ class Surveyor(Generic[K]):
         self._on_ready = on_ready
         self._clock = clock
         self._lanes: OrderedDict[str, OrderedDict[K, _Request]] = OrderedDict()
+        self._turned_away: OrderedDict[str, dict[str, None]] = OrderedDict()
         self._asked = asyncio.Event()
         self._tokens, self._filled_at = 0.0, float("-inf")
         self.largest = 0
@@ -57,10 +68,13 @@ class Surveyor(Generic[K]):
 
     def ask(self, namespace: str, key: K, unit: str) -> float:
         """Have the work done when its turn comes; returns since when it waits. Without a unit,
-        `on_ready` is not called.
+        `on_ready` is not called. If too many comparisons wait, it is also called when there is room
+        for this one, so that the unit can ask again.
         """
         lane = self._lanes.setdefault(namespace, OrderedDict())
         if key not in lane and len(lane) >= MOST_WAITING:
+            if unit:
+                self._turned_away.setdefault(namespace, {})[unit] = None
             return float("-inf")
         asked = lane.setdefault(key, _Request(self._clock()))
         if unit:
@@ -83,10 +97,14 @@ class Surveyor(Generic[K]):
     async def run(self) -> None:
         """Work for ever; cancel it to stop."""
         while True:
-            while self._lanes:
-                namespace, key = self._next()
-                await self._do(key)
-                self._finish(namespace, key)
+            while self._lanes or self._turned_away:
+                if self._lanes:
+                    namespace, key = self._next()
+                    await self._do(key)
+                    await self._finish(namespace, key)
+                else:
+                    await asyncio.sleep(PAUSE_SECONDS)
+                self._call_some()
             self._asked.clear()
             await self._asked.wait()
 
@@ -109,10 +127,26 @@ class Surveyor(Generic[K]):
             log.exception("pods and Nodes could not be compared")
         await asyncio.sleep(PAUSE_SECONDS)
 
-    def _finish(self, namespace: str, key: K) -> None:
+    async def _finish(self, namespace: str, key: K) -> None:
         lane = self._lanes[namespace]
         asked = lane.pop(key)
         if not lane:
             del self._lanes[namespace]
-        for unit in asked.by:
+        async for some in in_chunks(asked.by, size=_READY_AT_ONCE):
+            for unit in some:
+                self._on_ready(unit)
+
+    def _call_some(self) -> None:
+        """Call a few of the units that were turned away, of namespaces that have room, in turns."""
+        free = [it for it in self._turned_away if len(self._lanes.get(it, ())) < MOST_WAITING]
+        for namespace in islice(cycle(free), _CALLED_AT_ONCE):
+            units = self._turned_away.get(namespace)
+            if units is None:
+                continue
+            unit = next(iter(units))
+            del units[unit]
+            if units:
+                self._turned_away.move_to_end(namespace)
+            else:
+                del self._turned_away[namespace]
             self._on_ready(unit)

@@ -115,6 +115,32 @@ async def test_short_comparisons_at_once_have_the_same_budget():
     assert surveyor.try_spend(SLICE_ITEMS // 2)
 
 
+@pytest.mark.parametrize("templates", [1000, 200])
+async def test_units_that_were_turned_away_are_called_when_there_is_room(templates: int) -> None:
+    """They slept for five minutes, 128 at a time."""
+    compared, served = set[int](), set[str]()
+
+    def steps(key: int) -> Any:
+        compared.add(key)
+        yield 1
+
+    def on_ready(unit: str) -> None:
+        key = int(unit) % templates
+        if key in compared:
+            served.add(unit)
+        else:
+            surveyor.ask("ns", key, unit)
+
+    clock = asyncio.get_running_loop().time
+    surveyor = Surveyor(steps, on_ready=on_ready, clock=clock)
+    turned_away = [surveyor.ask("ns", it % templates, str(it)) < 0 for it in range(1000)]
+    assert sum(turned_away) >= 1000 - MOST_WAITING * 1000 / templates
+    task = asyncio.create_task(surveyor.run())
+    await asyncio.sleep(1000 * PAUSE_SECONDS * 1.5)
+    assert len(served) == 1000
+    task.cancel()
+
+
 async def test_comparison_that_fails_stops_no_other():
     done: list[str] = []
 
