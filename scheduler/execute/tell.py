@@ -139,8 +139,8 @@ class Teller:
 
     async def reject(self, unit: Unit, action: Reject) -> float | None:
         """Report all problems of the pod once, as an Event and in the condition. Returns how many
-        seconds to wait if the condition has just been written with other problems. Raises
-        KubeError.
+        seconds to wait if the condition has just been written with other problems, or if the API
+        server has refused it. Raises KubeError.
         """
         message, pod = problems_text(action.problems), unit.pod(action.pod.uid)
         condition = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
@@ -154,9 +154,9 @@ class Teller:
         for problem in action.problems:
             if isinstance(problem, Refusal):
                 self._metrics.policy_refusals.labels(problem.rule).inc()
-        await self._write(unit, pod, Reason.SCHEDULING_FAILED, message)
+        wait = await self._write(unit, pod, Reason.SCHEDULING_FAILED, message)
         self._metrics.actions.labels("reject", "ok").inc()
-        return None
+        return wait
 
     def log_refusal(self, unit: Unit, reason: Reason, message: str) -> None:
         """Log the refusal for the people who run the service: once for each message, not for each

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from annotations import PREFIX
 from scheduler.core.annotation_size import LIMIT
 from scheduler.core.naming import JOB_ID
 from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS
@@ -173,3 +174,18 @@ async def test_waiting_pod_whose_annotations_come_to_leave_no_room_gives_its_job
     kube.edit(UID, {"example.com/notes": None})
     await started(slurm, 60)
     assert [uid for uid, _ in kube.bindings] == [UID]
+
+
+async def test_problems_of_a_pod_are_written_once_the_server_takes_them(slurm, kube, service):
+    """Nothing else brings a refused pod another pass."""
+    kube.refuses["patch"] = WORDS
+    service.start()
+    kube.create(UID, annotations={f"{PREFIX}time-limit": "soon"})
+    await asyncio.sleep(3)
+    assert kube.condition_of(UID) is None
+    assert kube.asked["patch"] == 1
+    del kube.refuses["patch"]
+    await asyncio.sleep(10)
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "SchedulingFailed"
