@@ -58,6 +58,11 @@ def _may_be_created(unit: Unit, gang: Gang) -> bool:
     return gang.member.source in OPEN_SOURCES and gang.shape is None and unit.job is None
 
 
+def _may_have_a_job(unit: Unit) -> bool:
+    """Whether a job of all its pods may still be there, perhaps one that was given back."""
+    return unit.job is not None or unit.doubt_since is not None or bool(unit.given_back)
+
+
 class GangHand:
     """`wake` has these pods looked at, each as a unit of its own. `doubt_pods` has all pods listed
     again. `leave_lines` takes a unit out of the lines for submits and edits.
@@ -101,7 +106,7 @@ class GangHand:
                 gang.shape, gang.problem, gang.disbanded = found, None, ""
             case Problem():
                 gang.problem = found
-            case NoGang() if gang.shape is None and unit.job is None:
+            case NoGang() if gang.shape is None and not _may_have_a_job(unit):
                 self._dissolve(unit, found)
                 return None
             case _Unsaid():
@@ -125,8 +130,8 @@ class GangHand:
         if unit.job is not None:
             return 0.0
         # Without a job the object is read only if no pod runs (`serve_waiting`).
-        if unit.doubt_since is not None or unit.given_back:
-            return SOON_SECONDS  # a job of all its pods may still be there
+        if _may_have_a_job(unit):
+            return SOON_SECONDS
         self._dissolve(unit, found)
         return None
 

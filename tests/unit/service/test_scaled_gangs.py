@@ -16,7 +16,7 @@ from scheduler.core.gang_objects import (
 )
 from scheduler.core.gang_patience import REREAD_SECONDS
 from scheduler.kube.wire import PodStatus
-from slurmapi import BaseState
+from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.service.test_gang_patience import in_group, said
 from tests.unit.service.test_gangs import job, member, of_job, runs
 from tests.unit.service.tiny_kube import TinyKube
@@ -203,3 +203,23 @@ async def test_index_that_has_completed_is_not_waited_for_when_its_pod_is_gone(
     await asyncio.sleep(REREAD_SECONDS + 75)
     (job_id,) = set(slurm.submissions) - {former}
     assert slurm.submissions[job_id].nodes == 2
+
+
+async def test_job_of_a_group_that_is_no_gang_any_more_ends_though_its_mark_fails(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    """It was forgotten, and ran on four nodes without a pod."""
+    first = Service(slurm, kube)
+    job_id = await waits(slurm, kube, first, 4)
+    await first.kill()
+    kube.groups["train"] = job(1, 1)
+    for rank in (1, 2, 3):
+        kube.delete(f"uid-{rank}")
+    slurm.fail["update"] += [SlurmUnreachable("connection refused")] * 3
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(60)
+    assert not slurm.live(job_id)
+    assert [it.nodes for it in slurm.submissions.values()] == [4, 1]
+    await second.kill()
