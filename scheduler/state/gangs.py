@@ -13,13 +13,16 @@ later, under other rules, would wait for pods that are served in another way.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from annotations import Problem
 from scheduler.core.gang_sources import MOST_GANG_PODS, OPEN_SOURCES, Membership, Outsider, Source
 from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.kube.wire import Pod
 from scheduler.state.single_groups import SingleGroups
+
+MOST_WITH_ENDED: Final = 2 * MOST_GANG_PODS
+"""How many pods a gang may have together with those that have ended and still exist."""
 
 
 class Read(Protocol):
@@ -107,7 +110,7 @@ class Gangs:
             self._singles.add(found, [uid], instead=instead)
             if instead:
                 self._sort(pod, self._read(pod, instead))
-        elif len(self._pods.get(found.key, ())) >= MOST_GANG_PODS:
+        elif self._is_full(found.key):
             self.flaws[uid] = Problem(
                 f"gang {found.name}", "more pods", f"at most {MOST_GANG_PODS} pods of a gang"
             )
@@ -116,6 +119,17 @@ class Gangs:
             self._pods.setdefault(found.key, {})[uid] = None
             if found.source is Source.LWS:
                 self._revisions.setdefault(_group(found), set()).add(found.key)
+
+    def _is_full(self, key: str) -> bool:
+        """Whether the gang may have no more pods. Those that have ended take nobody's place: a
+        batch Job keeps its failed pods, which may be several for each of its slots.
+        """
+        uids = self._pods.get(key, {})
+        if len(uids) < MOST_GANG_PODS:
+            return False
+        there = (pod for uid in uids if (pod := self._store.get(uid)) is not None)
+        alive = sum(not pod.finished for pod in there)
+        return alive >= MOST_GANG_PODS or len(uids) >= MOST_WITH_ENDED
 
     def went(self, uid: str) -> None:
         """No watch shows the pod any more."""

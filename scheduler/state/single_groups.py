@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.gang_sources import Membership, Source
 
-# For instance batch Jobs of one pod. One that is forgotten is read again.
+# Of each namespace, for instance batch Jobs of one pod. One that is forgotten is read again, and
+# may be a gang by then. So nobody else's groups push one out.
 MOST_GROUPS: Final = 8192
+# Deleted namespaces leave theirs behind. Those in which a group was noted last long ago go first.
+MOST_NAMESPACES: Final = 1024
 
 
 @dataclass(slots=True)
@@ -29,34 +32,45 @@ class SingleGroups:
     """
 
     def __init__(self) -> None:
-        self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._keys: dict[str, str] = {}
+        self._groups: OrderedDict[str, OrderedDict[str, _Group]] = OrderedDict()
+        self._keys: dict[str, tuple[str, str]] = {}
 
     def add(self, group: Membership, uids: Sequence[str], *, instead: Sequence[Source]) -> None:
         """From now on each pod of the group is served by itself, not as a part of this gang. `uids`
         are pods of it that exist. `instead` are sources by which its pods may belong to others.
         """
-        found = self._groups.setdefault(group.key, _Group())
+        groups = self._groups.setdefault(group.namespace, OrderedDict())
+        self._groups.move_to_end(group.namespace)
+        found = groups.setdefault(group.key, _Group())
         found.instead = tuple(instead)
-        self._groups.move_to_end(group.key)
+        groups.move_to_end(group.key)
         for uid in uids if group.by_name else ():
             found.uids.add(uid)
-            self._keys[uid] = group.key
-        if len(self._groups) > MOST_GROUPS:
-            _key, former = self._groups.popitem(last=False)
-            for uid in former.uids:
-                del self._keys[uid]
+            self._keys[uid] = group.namespace, group.key
+        if len(groups) > MOST_GROUPS:
+            self._forget([groups.popitem(last=False)[1]])
+        if len(self._groups) > MOST_NAMESPACES:
+            self._forget(self._groups.popitem(last=False)[1].values())
+
+    def _forget(self, groups: Iterable[_Group]) -> None:
+        for uid in (uid for group in groups for uid in group.uids):
+            del self._keys[uid]
 
     def instead_of(self, group: Membership) -> tuple[Source, ...] | None:
         """By which other sources its pods may belong to gangs; None if it is not served singly."""
-        found = self._groups.get(group.key)
+        groups = self._groups.get(group.namespace)
+        found = None if groups is None else groups.get(group.key)
         return None if found is None else found.instead
 
     def went(self, uid: str) -> None:
         """The pod does not exist any more."""
-        key = self._keys.pop(uid, "")
-        found = self._groups.get(key)
-        if found is not None:
-            found.uids.discard(uid)
-            if not found.uids:
-                del self._groups[key]
+        namespace, key = self._keys.pop(uid, ("", ""))
+        groups = self._groups.get(namespace)
+        found = None if groups is None else groups.get(key)
+        if groups is None or found is None:
+            return
+        found.uids.discard(uid)
+        if not found.uids:
+            del groups[key]
+        if not groups:
+            del self._groups[namespace]

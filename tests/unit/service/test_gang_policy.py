@@ -7,12 +7,14 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from annotations.problems import Problem
 from scheduler.core.gang_sources import ALL_SOURCES, Membership, Outsider
 from scheduler.facts.memberships import Memberships
-from scheduler.kube.wire import Namespace, ObjectMeta, Pod, PodSpec
+from scheduler.kube.wire import Namespace, ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.policy.rulebook import Rulebook
+from scheduler.state import gangs as gangs_module
 from scheduler.state import single_groups
 from scheduler.state.gangs import Gangs
 from slurmapi import BaseState
@@ -225,11 +227,62 @@ def test_groups_that_are_served_singly_are_forgotten(monkeypatch):
     gangs = Gangs(ruled(NO_GANGS), NoPods())
     for number in range(300):
         gangs.came(pod(f"u{number}", gang=f"g{number}", gang_size="2"))
-    assert len(gangs._singles._groups) == len(gangs._singles._keys) == 100
+    assert len(gangs._singles._groups["ns"]) == len(gangs._singles._keys) == 100
     for number in range(300):
         gangs.went(f"u{number}")
     assert not gangs._singles._groups
     assert not gangs._singles._keys
+
+
+def test_groups_of_others_push_out_none(monkeypatch):
+    """The pods that come later would wait for ever for one that is served singly."""
+    monkeypatch.setattr(single_groups, "MOST_GROUPS", 100)
+    gangs = Gangs(ruled("rules: [{name: alone, gangs: []}]"), NoPods())
+    mine = pod("mine", gang="mine", gang_size="2")
+    gangs.came(mine)
+    for number in range(300):
+        other = pod(f"u{number}", gang=f"g{number}", gang_size="2")
+        gangs.came(replace(other, metadata=replace(other.metadata, namespace="crowd")))
+    assert list(gangs._singles._groups) == ["ns", "crowd"]
+    assert len(gangs._singles._groups["crowd"]) == 100
+
+
+def test_groups_of_deleted_namespaces_are_forgotten(monkeypatch):
+    monkeypatch.setattr(single_groups, "MOST_NAMESPACES", 10)
+    gangs = Gangs(ruled("rules: [{name: alone, gangs: []}]"), NoPods())
+    for number in range(30):
+        other = pod(f"u{number}", gang="g", gang_size="2")
+        gangs.came(replace(other, metadata=replace(other.metadata, namespace=f"ns-{number}")))
+    assert len(gangs._singles._groups) == len(gangs._singles._keys) == 10
+
+
+class Ended(NoPods):
+    """Pods of which those that were named here have ended."""
+
+    def __init__(self) -> None:
+        self.ended = set[str]()
+
+    def get(self, uid: str, /) -> Pod | None:
+        phase = "Failed" if uid in self.ended else "Running"
+        return replace(pod(uid), status=PodStatus(phase=phase))
+
+
+def test_pods_that_have_ended_take_nobodys_place_in_a_gang(monkeypatch):
+    """A batch Job keeps its failed pods beside those that replace them."""
+    monkeypatch.setattr(gangs_module, "MOST_GANG_PODS", 4)
+    monkeypatch.setattr(gangs_module, "MOST_WITH_ENDED", 8)
+    pods = Ended()
+    gangs = Gangs(ruled("rules: []"), pods)
+
+    def refused(uid: str) -> bool:
+        gangs.came(pod(uid, gang="g", gang_size="4"))
+        return uid in gangs.flaws
+
+    assert [refused(f"a{number}") for number in range(5)] == [False] * 4 + [True]
+    pods.ended |= {f"a{number}" for number in range(4)}
+    assert [refused(f"b{number}") for number in range(5)] == [False] * 4 + [True]
+    pods.ended |= {f"b{number}" for number in range(4)}
+    assert refused("c0"), "not more than so many, even if they have ended"
 
 
 def test_thousand_rules_about_gangs_cost_a_pod_little_more_than_one():
