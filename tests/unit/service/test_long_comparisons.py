@@ -12,7 +12,7 @@ from scheduler.core.comparison_cost import MOST_CONSTRAINTS, MOST_TERMS, MOST_TE
 from scheduler.kube.wire import Pod
 from scheduler.nodes.neighbourhood import MOST_CROWDS, MOST_TEXTS_COUNTED
 from scheduler.nodes.surveyor import MOST_WAITING, PAUSE_SECONDS, SLICE_ITEMS, Surveyor
-from tests.unit.service.test_requirements import ZONE, needs, pod, served
+from tests.unit.service.test_requirements import PORT, ZONE, needs, pod, served
 from tests.unit.service.tiny_service import Service
 
 # Thousands of Nodes and pods take seconds of CPU, and more where the cores have other work.
@@ -139,6 +139,15 @@ async def test_units_that_were_turned_away_are_called_when_there_is_room(templat
     await asyncio.sleep(1000 * PAUSE_SECONDS * 1.5)
     assert len(served) == 1000
     task.cancel()
+
+
+async def test_bind_needs_no_survey_of_all_nodes(service: Service) -> None:
+    """A pod that waits for others' comparisons before its bind keeps its node idle."""
+    port = pod("uid-1", **PORT)
+    assert service.fit.surveyor.try_spend(SLICE_ITEMS)
+    assert service.fit.waits_since(port, holds_nodes=False) is not None
+    assert service.fit.waits_since(port, holds_nodes=True) is None
+    assert service.fit.claim(port, "n1")
 
 
 async def test_comparison_that_fails_stops_no_other():
