@@ -49,9 +49,10 @@ guard() {
         200) return 0 ;;
         409 | 429) # a pod is still there, or too many jobs wait for pods: both is an answer
             look_at_clock
-            heard=$now
             # A scheduler says 409 when the wait is over. Another program may say it at once.
             if [ "$status" = 409 ] && [ "$now" -gt "$asked" ]; then pause=1; else rest; fi
+            look_at_clock # the pause is the hook's own: it is no silence of the scheduler
+            heard=$now
             ;;
         400 | 401 | 404 | 413)
             give_up "$1 refused the question ($status, $text)"

@@ -62,6 +62,12 @@ class Host:
         assert done.returncode == 0
         return time.monotonic() - began
 
+    def slow(self, program: str, seconds: float) -> None:
+        """Each call of the program ends this much later."""
+        real = (self.programs / program).readlink()
+        (self.programs / program).unlink()
+        self._program(program, f'#!/bin/sh\n{real} "$@"\nexec {shutil.which("sleep")} {seconds}\n')
+
     def asked(self, program: str = "curl") -> list[str]:
         return self._read(f"{program}.asked").splitlines()
 
@@ -307,6 +313,16 @@ def test_scheduler_with_too_many_questions_has_answered(host):
     host.run("prolog-slurmctld.sh")
     assert len(host.asked()) == 5
     assert not host.said()
+    assert not host.asked("scontrol")
+
+
+def test_pause_after_an_answer_is_no_silence_of_the_scheduler(host):
+    """A busy host wakes the hook late. Whole seconds alone made one second look like two."""
+    host.curl(429, 429, 200)
+    host.settings(UNREACHABLE_SECONDS=2, POLICY="drain")
+    host.slow("sleep", seconds=2)
+    host.run("prolog-slurmctld.sh")
+    assert len(host.asked()) == 3
     assert not host.asked("scontrol")
 
 
