@@ -8,9 +8,11 @@ would wait for ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -46,7 +48,19 @@ _LEADER_READY: Final = "LeaderReady"
 # A batch Job has one of the first two when it ends its pods, and one of the others afterwards.
 _JOB_ENDS: Final = frozenset({"SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"})
 _JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
+_FIRST_JOB: Final = attrgetter("first_job")
 _SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+
+
+class Block(NamedTuple):
+    """The Jobs of one replicated Job of a JobSet, each with so many pods. They follow each other
+    from the Job and the rank with these numbers on.
+    """
+
+    first_job: int
+    first_rank: int
+    jobs: int
+    pods: int
 
 
 class GangShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +75,8 @@ class GangShape(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the group may have more than `size` pods. Of a PodGroup, only `size` pods are the
     gang.
     """
-    blocks: tuple[tuple[int, int], ...] = ()
-    """Of a JobSet, for each replicated Job in order: how many Jobs, with how many pods each."""
+    blocks: tuple[Block, ...] = ()
+    """Of a JobSet, in order; see `blocks_of`."""
     done: frozenset[int] = frozenset()
     """The ranks that no pod is expected for, because a pod of each has succeeded."""
 
@@ -132,7 +146,7 @@ def templates_of(group: GroupObject, shape: GangShape) -> tuple[Template, ...]:
                 return (Template(shape.size, _WORKER, worker),)
             return (Template(1, _LEADER, leader), Template(shape.size - 1, _WORKER, worker))
         case JobSet():
-            parts = zip(group.spec.replicated_jobs, shape.blocks, strict=True)
+            parts = ((it, _jobs_and_pods(it)) for it in group.spec.replicated_jobs)
             return tuple(
                 Template(jobs * pods, _FIELD.format(part.name), bytes(part.template.spec.template))
                 for part, (jobs, pods) in parts
@@ -149,13 +163,26 @@ def rank_of(member: Membership, shape: GangShape) -> int | None:
     if member.place is None:
         return member.rank
     job, own = member.place
-    before = 0
-    for jobs, pods in shape.blocks:
-        if job < jobs:
-            return before + job * pods + own if own < pods else None
-        before += jobs * pods
-        job -= jobs
-    return None
+    index = bisect_right(shape.blocks, job, key=_FIRST_JOB) - 1
+    if index < 0:
+        return None
+    block = shape.blocks[index]
+    job -= block.first_job
+    known = job < block.jobs and own < block.pods
+    return block.first_rank + job * block.pods + own if known else None
+
+
+def blocks_of(parts: Iterable[tuple[int, int]]) -> tuple[Block, ...]:
+    """The blocks of replicated Jobs, of which each is given by its number of Jobs and the number of
+    pods of each Job. Those without pods have none: there may be ten thousand.
+    """
+    found, first_job, first_rank = list[Block](), 0, 0
+    for jobs, pods in parts:
+        if jobs * pods:
+            found.append(Block(first_job, first_rank, jobs, pods))
+        first_job += jobs
+        first_rank += jobs * pods
+    return tuple(found)
 
 
 def _of_job(job: BatchJob) -> GangShape | NoGang:
@@ -182,13 +209,13 @@ def _of_jobset(group: JobSet) -> GangShape | NoGang:
     refusal = _each_job_for_itself(group)
     if refusal is not None:
         return NoGang(refusal, (Source.JOB,))
-    blocks = tuple(map(_block, group.spec.replicated_jobs))
-    size = sum(jobs * pods for jobs, pods in blocks)
+    parts = list(map(_jobs_and_pods, group.spec.replicated_jobs))
+    size = sum(jobs * pods for jobs, pods in parts)
     if size < 2:
         return NoGang(f"JobSet {group.metadata.name!r} has one pod at a time")
     over = _is_over(group.metadata, group.spec.suspend, group.status.conditions, ends=_JOBSET_ENDS)
-    minimum = max(1, _first_step(group, blocks))
-    return GangShape(size=size, minimum=minimum, over=over, blocks=blocks)
+    minimum = max(1, _first_step(group, parts))
+    return GangShape(size=size, minimum=minimum, over=over, blocks=blocks_of(parts))
 
 
 def _each_job_for_itself(group: JobSet) -> str | None:
@@ -206,14 +233,15 @@ def _each_job_for_itself(group: JobSet) -> str | None:
     return None
 
 
-def _block(part: ReplicatedJob) -> tuple[int, int]:
+def _jobs_and_pods(part: ReplicatedJob) -> tuple[int, int]:
+    """How many Jobs are made of it, and how many pods of each Job."""
     jobs = 1 if part.replicas is None else max(0, part.replicas)
     return jobs, _pods(part.template.spec) or 0
 
 
-def _first_step(group: JobSet, blocks: tuple[tuple[int, int], ...]) -> int:
+def _first_step(group: JobSet, sizes: Sequence[tuple[int, int]]) -> int:
     """How many pods are made before any pod is Ready or has a Node."""
-    parts = list(zip(group.spec.replicated_jobs, blocks, strict=True))
+    parts = list(zip(group.spec.replicated_jobs, sizes, strict=True))
     policy = group.spec.startup_policy
     if policy is not None and policy.startup_policy_order == _IN_ORDER:
         # A part without pods counts as started at once.

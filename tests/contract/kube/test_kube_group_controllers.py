@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from scheduler.core.gang_shape import GangShape, NoGang, rank_of
+from scheduler.core.gang_shape import GangShape, NoGang, blocks_of, rank_of
 from scheduler.core.gang_sources import Source
 from tests.contract.kube.client import NOBODY, Body, KubeClient, Namespace, eventually
 from tests.contract.kube.conftest import namespace_of
@@ -121,7 +121,7 @@ async def test_pods_of_a_jobset_are_one_gang_in_the_order_of_its_jobs(
     assert {it.source for it in gangs.values()} == {Source.JOBSET}
     assert len({it.key for it in gangs.values()}) == 1
     shape = await read_shape(kube, next(iter(gangs.values())))
-    assert shape == GangShape(size=6, minimum=6, blocks=((1, 2), (2, 2)))
+    assert shape == GangShape(size=6, minimum=6, blocks=blocks_of([(1, 2), (2, 2)]))
     ranks = {rank_of(it, shape): name.rpartition("-")[0] for name, it in gangs.items()}
     assert [ranks[it] for it in range(6)] == [
         f"g-{job}-{index}" for job in ("b-0", "a-0", "a-1") for index in (0, 1)
