@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import thread_time
 from typing import Final, TypeVar
 
@@ -34,14 +34,23 @@ async def in_chunks(items: Iterable[T], *, size: int) -> AsyncGenerator[Sequence
         yield copy[start : start + size]
 
 
-async def in_slices(items: Iterable[T], *, seconds: float = SLICE_SECONDS) -> AsyncGenerator[T]:
+async def _one_turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def in_slices(
+    items: Iterable[T],
+    *,
+    seconds: float = SLICE_SECONDS,
+    pause: Callable[[], Awaitable[None]] = _one_turn,
+) -> AsyncGenerator[T]:
     """The items. Whenever those since the last pause have taken so many seconds of this thread's
     CPU time, other tasks get a turn: for items of which some cost a thousand times more than
-    others. Pass a copy of a collection that they may change.
+    others. Pass a copy of a collection that they may change. `pause` gives other tasks a turn.
     """
     began = thread_time()
     for item in items:
         yield item
         if thread_time() - began >= seconds:
-            await asyncio.sleep(0)
+            await pause()
             began = thread_time()

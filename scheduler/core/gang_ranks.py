@@ -21,7 +21,8 @@ import msgspec
 
 from scheduler.core.owner_tag import OwnerTag
 
-_ORDINAL: Final = re.compile(r"[0-9]{1,9}\Z")
+_LONGEST_ORDINAL: Final = 9
+_ORDINAL: Final = re.compile(r"[0-9]+\Z")
 
 
 @unique
@@ -54,6 +55,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing is not RankHold.GONE
 
 
+_LEAVES: Final = RankHold.LEAVES
 _MAKES_ROOM: Final = frozenset({RankHold.LEAVES, RankHold.DONE})
 """A pod with one of these standings shares its rank with one that comes in its place."""
 
@@ -76,7 +78,7 @@ def ranks_of(pods: Sequence[Ranked], tag: OwnerTag | None) -> dict[str, int]:
 
 
 def open_ranks(pods: Iterable[Ranked], tag: OwnerTag | None, *, size: int) -> dict[str, int]:
-    """The rank of each pod of an open gang of this size, by uid. `is_beyond` finds the pods that
+    """The rank of each pod of an open gang of this size, by uid. `beyond` finds the pods that
     have no part in the gang. A pod that the job's tag names keeps its rank. Any other pod gets the
     rank that the tag gives to a pod of its name, or else its own rank, if that is free. The
     remaining pods get free ranks. But while the gang runs, a pod whose own rank does not belong to
@@ -99,9 +101,10 @@ def open_ranks(pods: Iterable[Ranked], tag: OwnerTag | None, *, size: int) -> di
     return found.ranks
 
 
-def is_beyond(rank: int, tag: OwnerTag | None, *, size: int) -> bool:
-    """Whether a pod of this rank has no part in an open gang of this size with this job."""
-    return rank >= size and (tag is None or rank not in tag.ranks)
+def beyond(ranks: Iterable[int], tag: OwnerTag | None, *, size: int) -> frozenset[int]:
+    """Those of these ranks whose pods have no part in an open gang of this size with this job."""
+    known = () if tag is None else tag.ranks
+    return frozenset(it for it in ranks if it >= size).difference(known)
 
 
 class _OpenRanks:
@@ -113,10 +116,13 @@ class _OpenRanks:
         self._strangers = strangers
         former = () if tag is None else tag.ranks
         self._slots = dict.fromkeys((*former, *range(size)))
+        self._in_order: tuple[int, ...] = tuple(self._slots)
         names = () if tag is None else tag.names
         self._names = {name: rank for name, rank in zip(names, former, strict=True) if name}
         self._beyond = count(max(self._slots, default=-1) + 1)
         self._held: dict[int, RankHold] = {}
+        # Of the slots before these, none is free, and none is that of a pod that leaves.
+        self._first_free = self._first_left = 0
         self.ranks: dict[str, int] = {}
 
     def take(self, pod: Ranked, rank: int) -> None:
@@ -146,9 +152,14 @@ class _OpenRanks:
         self.take(pod, next(self._beyond) if free is None else free)
 
     def _free(self) -> int | None:
-        free = next((it for it in self._slots if it not in self._held), None)
-        left = (it for it in self._slots if self._held.get(it) is RankHold.LEAVES)
-        return next(left, None) if free is None else free
+        slots, held = self._in_order, self._held
+        while self._first_free < len(slots) and slots[self._first_free] in held:
+            self._first_free += 1
+        if self._first_free < len(slots):
+            return slots[self._first_free]
+        while self._first_left < len(slots) and held[slots[self._first_left]] is not _LEAVES:
+            self._first_left += 1
+        return slots[self._first_left] if self._first_left < len(slots) else None
 
 
 def _free(held: set[int], slots: Sequence[int]) -> Iterator[int]:
@@ -160,7 +171,7 @@ def _free(held: set[int], slots: Sequence[int]) -> Iterator[int]:
 
 def _order(pod: Ranked) -> tuple[int, str]:
     """By the number at the end of the name, which controllers count up; otherwise by the name."""
-    found = _ORDINAL.search(pod.name)
+    found = _ORDINAL.search(pod.name[-_LONGEST_ORDINAL:])
     return (int(found.group()) if found else 0, pod.name)
 
 

@@ -12,12 +12,13 @@ from scheduler.core.edits import called
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
 from scheduler.core.gang_patience import untold_until
-from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks, ranks_of
+from scheduler.core.gang_ranks import Ranked, RankHold, beyond, open_ranks, ranks_of
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_GANG_PODS, Outsider
 from scheduler.core.owner_tag import Owner, OwnerTag
 from scheduler.core.shapes import MOST_SHAPES, Size, unexpected, with_expected
-from scheduler.facts.reader import NOTHING, Reading, RequestReader
+from scheduler.facts.read_ahead import Reads
+from scheduler.facts.reader import NOTHING, Reading
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import Pod
 from scheduler.state.gang import Gang
@@ -48,7 +49,6 @@ class GangReader:
 
     def __init__(
         self,
-        reader: RequestReader,
         gangs: Gangs,
         *,
         owner: Owner,
@@ -57,7 +57,6 @@ class GangReader:
         on_lost_slot: LostSlot,
         clock: Callable[[], float],
     ) -> None:
-        self._reader = reader
         self._gangs = gangs
         self._owner = owner
         self._per_node = per_node
@@ -89,11 +88,9 @@ class GangReader:
         size = _open_size(unit)
         if size is None:
             return frozenset()
-        tag = self._tag(unit)
+        outside = beyond(ranks.values(), self._tag(unit), size=size)
         return frozenset(
-            uid
-            for uid, stage in stages.items()
-            if stage in _UNBOUND and is_beyond(ranks[uid], tag, size=size)
+            uid for uid, stage in stages.items() if stage in _UNBOUND and ranks[uid] in outside
         )
 
     def _tag(self, unit: Unit) -> OwnerTag | None:
@@ -108,19 +105,20 @@ class GangReader:
         pods: Sequence[Pod],
         stages: Mapping[str, PodStage],
         ranks: Mapping[str, int],
+        reads: Reads,
     ) -> tuple[Reading, str]:
-        """What the unit asks for. If that is a list of problems, also the name of the pod that is
-        at fault. The waiting pods of a gang must ask for the same, except for their sizes and
-        `gang_lost_slot`. The size is that of the lowest rank.
+        """What the unit asks for, read by `reads`. If that is a list of problems, also the name of
+        the pod that is at fault. The waiting pods of a gang must ask for the same, except for their
+        sizes and `gang_lost_slot`. The size is that of the lowest rank.
         """
         if not pods:
             return NOTHING, ""
         if unit.gang is None:
-            return self._alone(pods[0], unit), ""
+            return self._alone(pods[0], reads.read(pods[0], unit)), ""
         ordered = sorted(pods, key=lambda it: ranks.get(it.metadata.uid, 0))
         waiting = [it for it in ordered if stages[it.metadata.uid] is PodStage.WAITING]
         first, *others = waiting or ordered[:1]
-        reading = self._reader.read(first, unit)
+        reading = reads.read(first, unit)
         if not waiting:
             return reading, ""
         if (problem := _gang_problem(unit.gang)) is not None:
@@ -131,7 +129,7 @@ class GangReader:
         said = {one_says}
         sizes = {ranks.get(first.metadata.uid, 0): one}
         for pod in others:
-            other = self._reader.read(pod, unit)
+            other = reads.read(pod, unit)
             if not isinstance(other.request, JobRequest):
                 return other, pod.metadata.name
             said.add(other.request.gang_lost_slot)
@@ -145,16 +143,8 @@ class GangReader:
         reading = _with_unknown(reading, unexpected(sizes, unit.gang.templates))
         return _of_shapes(reading, len(set(expected.values()))), ""
 
-    def size(self, pod: Pod, unit: Unit) -> Size | None:
-        """What a pod of a gang takes of a node; None if it cannot be read."""
-        if unit.gang is None:
-            return None
-        request = self._reader.read(pod, unit).request
-        return Size.of(request) if isinstance(request, JobRequest) else None
-
-    def _alone(self, pod: Pod, unit: Unit) -> Reading:
+    def _alone(self, pod: Pod, reading: Reading) -> Reading:
         """What a pod that is served alone asks for, with what is wrong about its gang."""
-        reading = self._reader.read(pod, unit)
         flaw = self._gangs.flaws.get(pod.metadata.uid)
         if flaw is None or pod.spec.node_name:
             return reading

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from annotations import JobRequest, Problem
+from groundwork.long_turns import LongTurns
 from groundwork.pauses import in_slices
 from scheduler.core.binding_proof import proves_binding
 from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, JOB_NODES
 from scheduler.core.owner_tag import Owner
-from scheduler.core.shapes import Size, accepted_by
+from scheduler.core.shapes import MOST_SHAPES, Size, accepted_by
 from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
@@ -18,6 +21,7 @@ from scheduler.facts.finality import is_final
 from scheduler.facts.gang_facts import GangReader
 from scheduler.facts.placing import Places
 from scheduler.facts.pod_endings import Partings
+from scheduler.facts.read_ahead import ReadAhead, Reads
 from scheduler.facts.reader import RequestReader
 from scheduler.facts.stage import stage_of
 from scheduler.facts.tenures import Tenures
@@ -26,6 +30,10 @@ from scheduler.facts.whereabouts import Whereabouts
 from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit
 from slurmapi import BaseState
+
+# To gather the facts of a smaller gang takes 1 ms at most, of its largest pods. So all workers
+# together may do so in one turn of the event loop.
+_LARGE_GANG: Final = 32
 
 
 class Gatherer:
@@ -57,16 +65,27 @@ class Gatherer:
         self._partings = partings
         self._whereabouts = whereabouts
         self._evict_suspended = evict_suspended
+        self._turns = LongTurns()
 
-    async def read_ahead(self, unit: Unit) -> None:
-        """Read the pods of a gang, with pauses for other work, so that `facts` finds what was read.
-        With two long lists of nodes each, a thousand pods take seconds.
+    async def read_ahead(self, unit: Unit) -> ReadAhead | None:
+        """Read the pods of a large gang in steps, for `facts`; None for any other unit. With two
+        long lists of nodes each, a thousand pods take seconds. Call `facts` before the next
+        `await`: it is the last step, and so this process gathers the facts of one large gang at a
+        time.
         """
-        async for pod in in_slices(self._whereabouts.pods(unit)):
-            self._reader.read(pod, unit)
+        if len(unit.members) < _LARGE_GANG:
+            return None
+        ahead = ReadAhead(self._reader, unit)
+        pause = partial(self._turns.next, unit.namespace)
+        await pause()
+        async for pod in in_slices(self._whereabouts.pods(unit), pause=pause):
+            ahead.add(pod)
+        await pause()
+        return ahead.checked()
 
-    def facts(self, unit: Unit) -> UnitFacts:
-        """Everything that is known of the unit now."""
+    def facts(self, unit: Unit, ahead: ReadAhead | None = None) -> UnitFacts:
+        """Everything that is known of the unit now. `ahead` has what its pods ask for."""
+        reads: Reads = self._reader if ahead is None else ahead
         all_pods = self._whereabouts.pods(unit)
         stages = _stages(unit, all_pods)
         self._follow(unit, all_pods)
@@ -80,9 +99,9 @@ class Gatherer:
             pods, spare = self._parted(unit, all_pods, stages, ranks)
             self._gangs.follow(unit.gang, [stages[it.metadata.uid] for it in pods])
         pod = pods[0] if pods else None
-        reading, culprit = self._gangs.read(unit, pods, stages, ranks)
+        reading, culprit = self._gangs.read(unit, pods, stages, ranks, reads)
         request = reading.request
-        sizes = {} if unit.gang is None else self._sizes(unit, pods)
+        sizes = {} if unit.gang is None else _sizes(unit, pods, reads)
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         # A pod that is refused will not be bound, so we do not check whether it would fit.
@@ -103,7 +122,7 @@ class Gatherer:
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
             refused=reading.refused,
             accepted=self._accepted(unit, request) if reading.refused else {},
-            uses={} if isinstance(request, JobRequest) else self._uses(unit, pods),
+            uses={} if isinstance(request, JobRequest) else _uses(unit, pods, reads),
             job=self._jobs.facts(unit),
             nodes=placing.nodes,
             in_way=self._places.in_way(unit, pods, placing.nodes),
@@ -178,18 +197,6 @@ class Gatherer:
             if it.uid not in shown
         )
 
-    def _sizes(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, Size]:
-        """What each pod of a gang takes of a node, by uid, as far as it can be read."""
-        found = ((it.metadata.uid, self._gangs.size(it, unit)) for it in pods)
-        return {uid: size for uid, size in found if size is not None}
-
-    def _uses(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, JobRequest]:
-        """What each pod on a Node uses there, by uid, as far as that can be read."""
-        found = (
-            (it.metadata.uid, self._reader.read_use(it, unit)) for it in pods if it.spec.node_name
-        )
-        return {uid: use for uid, use in found if use is not None}
-
     def _accepted(self, unit: Unit, request: JobRequest | tuple[Problem, ...]) -> Mapping[str, str]:
         record = None if unit.job is None else unit.job.record
         if record is None or not unit.owns(record, owner=self._owner) or record.tag is None:
@@ -249,6 +256,18 @@ class Gatherer:
         return seated and self._whereabouts.node(pod, unit) in record.nodes
 
 
+def _sizes(unit: Unit, pods: Sequence[Pod], reads: Reads) -> dict[str, Size]:
+    """What each pod of a gang takes of a node, by uid, as far as it can be read."""
+    found = ((it.metadata.uid, reads.read(it, unit).request) for it in pods)
+    return {uid: Size.of(it) for uid, it in found if isinstance(it, JobRequest)}
+
+
+def _uses(unit: Unit, pods: Sequence[Pod], reads: Reads) -> dict[str, JobRequest]:
+    """What each pod on a Node uses there, by uid, as far as that can be read."""
+    found = ((it.metadata.uid, reads.read_use(it, unit)) for it in pods if it.spec.node_name)
+    return {uid: use for uid, use in found if use is not None}
+
+
 def _stages(unit: Unit, pods: Sequence[Pod]) -> dict[str, PodStage]:
     """The stage of each pod, by uid."""
     bound = unit.bindings.nodes
@@ -270,8 +289,10 @@ def _by_kind(
     ranks: Mapping[str, int],
     sizes: Mapping[str, Size],
 ) -> dict[str, Pod]:
-    """The first pod of each kind that waits, if a gang has several shapes."""
-    if len(set(sizes.values())) < 2:
+    """The first pod of each kind that waits, if a gang has several shapes. A gang that has too many
+    is refused, so nothing is compared for it.
+    """
+    if not 2 <= len(set(sizes.values())) <= MOST_SHAPES:
         return {}
     found: dict[str, Pod] = {}
     for pod in sorted(pods, key=lambda it: ranks.get(it.metadata.uid, 0)):

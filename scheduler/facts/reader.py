@@ -87,6 +87,19 @@ class RequestReader:
         rules = self._grace.now(self._rules)
         return None if rules.grace_policy == "guarded" else longest_grace(rules)
 
+    def rules_for(self, unit: Unit) -> Hashable:
+        """A value that changes when unchanged pods of the unit may be read differently, except for
+        their volumes: whoever changes those has the unit handled once more.
+        """
+        rules = self._grace.now(self._rules, has_job=unit.job is not None)
+        return (
+            self._rulebook.edition(unit.namespace),
+            self._gpu_types(unit),
+            (rules.grace_policy, rules.guarded_grace_seconds, rules.kill_wait_seconds),
+            self._slurmctld.accounting_storage,
+            self._requirements.readable,
+        )
+
     def forget(self, uid: str) -> None:
         """Drop what was read of a pod that is gone."""
         self._readings.forget(uid)

@@ -59,6 +59,11 @@ class Requirements:
         self._ignored = frozenset(ignored)
         self._devices = devices
 
+    @property
+    def readable(self) -> bool:
+        """Whether this process may read what requirements are about: all pods, and the Nodes."""
+        return self._fit.readable
+
     def judge(self, pod: Pod) -> tuple[tuple[Problem, ...], tuple[Remark, ...]]:
         """Why the pod is refused, and remarks about requirements that are ignored."""
         if self._fit.readable and not _asks_for_more(pod.spec):

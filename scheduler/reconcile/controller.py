@@ -114,13 +114,12 @@ class Controller:
         unit = self._newcomers.unit(key)
         if unit is None:
             return None
-        if unit.gang is not None:
-            await self._gatherer.read_ahead(unit)
         job = unit.job
         if job is not None and job.is_unread:
             # Without its record there is nothing to decide about it, so no facts are gathered yet.
             await self._executor.do(unit, Inspect(job.job_id))
-        facts = self._gatherer.facts(unit)
+        ahead = None if unit.gang is None else await self._gatherer.read_ahead(unit)
+        facts = self._gatherer.facts(unit, ahead)
         unit.waiting = not any(pod.stage in _SETTLED for pod in facts.pods)
         if unit.waiting:
             self._teller.remark(unit, facts.remarks)

@@ -222,7 +222,6 @@ class Parts:
         return Gatherer(
             caches,
             gangs=GangReader(
-                self.reader,
                 memory.gangs,
                 owner=outside.owner,
                 per_node=outside.settings.pods_per_node,

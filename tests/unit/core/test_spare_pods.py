@@ -24,7 +24,7 @@ from scheduler.core.actions import (
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import NoJob, PodStage, UnitFacts, Vanished
-from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks
+from scheduler.core.gang_ranks import Ranked, RankHold, beyond, open_ranks
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.owner_tag import read_tag
 from slurmapi.model import BaseState
@@ -51,7 +51,8 @@ def pods(*names: str, standing: RankHold = RankHold.WAITS) -> list[Ranked]:
 
 def given_to(found: dict[str, int]) -> dict[int, str]:
     """Who is in the gang, by rank."""
-    return {rank: uid for uid, rank in found.items() if not is_beyond(rank, TAG, size=SIZE)}
+    outside = beyond(found.values(), TAG, size=SIZE)
+    return {rank: uid for uid, rank in found.items() if rank not in outside}
 
 
 @pytest.mark.parametrize(
