@@ -22,7 +22,7 @@ from scheduler.core.gang_patience import (
     until_it_may_not,
     wait_for_object,
 )
-from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS
 from scheduler.core.owner_tag import MOST_COMPONENTS
 from scheduler.core.shapes import PodShape, kinds_of, shapes_of, with_expected
 from scheduler.core.slot_choice import Seat, suits
@@ -74,7 +74,7 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
     if gang.disbanded and gang.read_at is not None:
         return read_when(gang.read_at + LINGER_LOOK_SECONDS, now)
     if gang.size is None or gang.unread:
-        return (ReadGang(), Again(SOON_SECONDS))
+        return (ReadGang(),)
     missing = missing_of(facts, gang)
     if not missing:
         beyond = _beyond(gang, pods)
@@ -232,7 +232,7 @@ def outdated(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Action, .
         return ()
     if gang.read_at is None:  # by another process
         as_asked = sum(map(serves, facts.pods)) == len(tag.ranks)
-        return () if as_asked else (ReadGang(), Again(SOON_SECONDS))
+        return () if as_asked else (ReadGang(),)
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if not missing_of(facts, gang) and not _beyond(gang, waiting):
         return ()
@@ -254,7 +254,7 @@ def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, .
     if now >= until or done.issuperset(record.tag.ranks):
         return ()
     if gang.has_object and (gang.read_at is None or gang.read_at < gang.quiet_since):
-        return (ReadGang(), Again(SOON_SECONDS))
+        return (ReadGang(),)
     # A rolling update may replace these pods. The new ones wake nobody when they come.
     return (Again(min(until - now, LINGER_LOOK_SECONDS)),)
 

@@ -11,7 +11,7 @@ from typing import Final
 from scheduler.core.actions import Action, Again, ReadGang, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, PodFacts
-from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, SOON_SECONDS, UNTOLD_SECONDS
+from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
 
 REREAD_SECONDS: Final = 30.0
 """While pods or the object behind a gang are missing, the object is read this often at most: it may
@@ -42,7 +42,7 @@ def wait_for_object(
 
 def read_when(due: float, now: float) -> tuple[Action, ...]:
     """Read the object if it is time, otherwise come again when it is."""
-    return (ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)
+    return (ReadGang(),) if now >= due else (Again(due - now),)
 
 
 def untold_until(*, came_at: float | None, grew_at: float | None) -> float:

@@ -201,7 +201,7 @@ def _running(
     come = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     unserved = tuple(pod for pod in come if pod.unserved)
     if unserved and facts.gang is not None and facts.gang.unread:
-        return (ReadGang(), Again(SOON_SECONDS))  # it may tell that they are none of the gang
+        return (ReadGang(),)  # it may tell that they are none of the gang
     refused = refusals(facts, unserved)
     waiting = tuple(pod for pod in come if not pod.unserved)
     if waiting:

@@ -92,7 +92,7 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return (Again(SLOW_LOOK_SECONDS),)
     if not isinstance(facts.request, JobRequest):
         if facts.gang is not None and facts.gang.unread:
-            return (ReadGang(), Again(SOON_SECONDS))  # it may be at fault who is none of the gang
+            return (ReadGang(),)  # it may be at fault who is none of the gang
         refused = rejections(
             facts, facts.request, pods, reason=Reason.GANG_INCOMPLETE, others=_waits_for_culprit
         )
@@ -369,7 +369,7 @@ def allocated(
         )
         return (*_give_back(job.job_id, why), Again(0.0))
     if facts.gang is not None and facts.gang.unread:
-        return (ReadGang(), Again(SOON_SECONDS))
+        return (ReadGang(),)
     late = outdated(facts, record, now)
     if ReadGang() in late:
         return late

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 import structlog
 from msgspec.structs import replace
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat, ServeBeside
+from scheduler.core.budgets import Budgets
 from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_objects import Unserved
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of, templates_of
@@ -36,6 +37,13 @@ from scheduler.state.gangs import Gangs
 from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
+
+READS_AGAIN: Final = (200, 0.1)
+"""How often the objects of gangs in one namespace are read again: a burst, then once in this many
+seconds. The first read of each comes without delay, because its pods wait for it.
+"""
+# So many seconds after a read that had no budget the gang asks again.
+_ASK_AGAIN_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +92,24 @@ class GangHand:
         self._wake = wake
         self._doubt_pods = doubt_pods
         self._leave_lines = leave_lines
+        self._reads_again = Budgets[str](*READS_AGAIN)
 
     async def read(self, unit: Unit) -> Result:
         """Read the object that says how many pods the gang has. If it says that the pods are no
-        gang, each is served alone from now on. Raises KubeError.
+        gang, each is served alone from now on. Returns after how many seconds to decide again.
+        Raises KubeError.
         """
         gang = unit.gang
         if gang is None or gang.member.object is None:
-            return None
+            return SOON_SECONDS
+        if gang.read_at is not None and not self._may_read_again(unit):
+            return _ASK_AGAIN_SECONDS
         found = await self._shape(unit, gang, gang.member.object)
         gang.read_at = self._tools.clock()
+        return self._use(unit, gang, found)
+
+    def _use(self, unit: Unit, gang: Gang, found: GangShape | NoGang | Problem | None) -> Result:
+        """Note what the object has said."""
         waits = isinstance(found, _Absent) and _may_be_created(unit, gang)
         if not waits:
             gang.absent_since = None
@@ -119,6 +135,9 @@ class GangHand:
             case _:
                 assert_never(found)
         return 0.0
+
+    def _may_read_again(self, unit: Unit) -> bool:
+        return self._reads_again.try_spend(unit.namespace, self._tools.clock())
 
     def _disband(self, unit: Unit, gang: Gang, found: NoGang, why: str) -> Result:
         """The object says that what was a gang before is none any more. Pods that run stay in its
@@ -201,7 +220,8 @@ class GangHand:
         """
         said = {GANG: BESIDE_GANG, JOB_ID: None}
         for pod in action.pods:
-            await self._tools.teller.patch(unit, annotations=said, pods=[unit.pod(pod.uid)])
+            own = [unit.pod(pod.uid)]
+            await self._tools.teller.patch(unit, annotations=said, pods=own, must=True)
             if pod.uid not in unit.members:
                 return  # a census has found a job of its own meanwhile
             self._gangs.set_beside(pod.uid)

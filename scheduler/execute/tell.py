@@ -37,6 +37,12 @@ log = structlog.get_logger(__name__)
 _OUTAGE_EVENTS: Final = (20, 0.2)
 # Lines of the log about remarks, for each namespace: a burst, then one in this many seconds.
 _REMARK_LINES: Final = (100, 1.0)
+GANG_WRITES: Final = (4096, 0.02)
+"""Writes on the pods of gangs, for each namespace: a burst, then one in this many seconds. One edit
+of one pod changes what all pods of its gang show. Bindings and evictions have no such budget.
+"""
+_GANG_AGAIN: Final = Pauses(5.0, 5.0)
+"""The pause of a gang without budget: after it, many of its pods can be written on."""
 # Pauses before we repeat a write on a pod that the API server has refused.
 _WRITES: Final = Pauses(5.0, 300.0)
 
@@ -72,6 +78,7 @@ class Teller:
         self._clock = clock
         self._outages = Budgets[Reason](*_OUTAGE_EVENTS)
         self._remark_lines = Budgets[str](*_REMARK_LINES)
+        self._gang_writes = Budgets[str](*GANG_WRITES)
 
     def event(self, unit: Unit, reason: Reason, message: str) -> None:
         """Record an Event on each pod. It is written later, or not at all if there are too many."""
@@ -182,7 +189,9 @@ class Teller:
         """Tell several pods of the unit. Returns the shortest of the waits, in seconds, that `tell`
         returned; None if there was none. Raises KubeError.
         """
-        waits = await few_at_once(_AT_ONCE, actions, partial(self.tell, unit))
+        # Otherwise new words on some pods could use up the budget before others get their first.
+        ordered = sorted(actions, key=lambda it: unit.pod(it.pod.uid).said.at)
+        waits = await few_at_once(_AT_ONCE, ordered, partial(self.tell, unit))
         return min((it for it in waits if it is not None), default=None)
 
     async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
@@ -205,12 +214,23 @@ class Teller:
         *,
         annotations: Mapping[str, str | None],
         pods: Sequence[Member],
+        must: bool = False,
     ) -> bool:
         """Write annotations on each of these pods. False if the API server has refused any of these
-        writes. Raises KubeError.
+        writes or, unless they `must` be tried, if the gangs of the namespace have used up their
+        budget. Raises KubeError.
         """
+        if not must and not self._may_write(unit, len(pods)):
+            unit.refusals.write = unit.refusals.write.again(None, _GANG_AGAIN, now=self._clock())
+            return False
         write = partial(self._patch_pod, unit, annotations=annotations)
         return all(await few_at_once(_AT_ONCE, pods, write))
+
+    def _may_write(self, unit: Unit, pods: int) -> bool:
+        """Whether so many pods of the unit may be written on now. Charges the budget if so."""
+        if unit.gang is None:
+            return True
+        return self._gang_writes.try_spend(unit.namespace, self._clock(), count=pods)
 
     async def _patch_pod(
         self,
@@ -258,6 +278,8 @@ class Teller:
         early = self._early(unit, pod, reason)
         if early > 0:
             return early
+        if not self._may_write(unit, 1):
+            return _GANG_AGAIN.first
         self.announce(unit)
         anew = _names_no_job_yet(unit, pod)
         job_id = None if unit.job is None or pod.uid in unit.spare else unit.job.job_id

@@ -96,16 +96,16 @@ def test_gang_waits_until_its_last_pod_exists():
 
 def test_size_is_read_before_anything_is_told():
     unread = replace(OF_THREE, size=None, minimum=0, has_object=True)
-    assert decide(gang(*waiting(0), of=unread), NOW) == (ReadGang(), Again(SOON_SECONDS))
+    assert decide(gang(*waiting(0), of=unread), NOW) == (ReadGang(),)
     named = replace(OF_THREE, has_object=True)
-    assert decide(gang(*waiting(0), of=named), NOW) == (ReadGang(), Again(SOON_SECONDS))
+    assert decide(gang(*waiting(0), of=named), NOW) == (ReadGang(),)
 
 
 def test_object_is_read_again_while_pods_are_missing():
     young = replace(OF_THREE, has_object=True, read_at=NOW - 10)
     assert decide(gang(*waiting(0), of=young), NOW)[-1] == Again(REREAD_SECONDS - 10)
     old = replace(young, read_at=NOW - REREAD_SECONDS)
-    assert decide(gang(*waiting(0), of=old), NOW)[-2:] == (ReadGang(), Again(SOON_SECONDS))
+    assert decide(gang(*waiting(0), of=old), NOW)[-1:] == (ReadGang(),)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_allocation_is_kept_for_pods_that_are_expected_again():
     assert isinstance(decide(replace(unit, gang=replace(quiet, quiet_since=0.0)), NOW)[0], Cancel)
     assert isinstance(decide(replace(unit, gang=replace(quiet, over=True)), NOW)[0], Cancel)
     asked = replace(quiet, has_object=True, read_at=NOW - 30)
-    assert decide(replace(unit, gang=asked), NOW) == (ReadGang(), Again(SOON_SECONDS))
+    assert decide(replace(unit, gang=asked), NOW) == (ReadGang(),)
 
 
 def test_job_ends_at_once_when_all_have_succeeded():

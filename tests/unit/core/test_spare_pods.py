@@ -251,6 +251,6 @@ def test_unit_with_a_pod_beyond_is_never_forgotten(has_pods, base):
 def test_object_is_read_before_a_pod_is_refused_that_may_be_none_of_the_gang():
     unread = replace(OF_THREE, size=None, minimum=0, has_object=True)
     unit = gang(*waiting(0, 1, 2), of=unread, request=PROBLEMS, job=tracked(HELD))
-    assert decide(unit, NOW) == (ReadGang(), Again(SOON_SECONDS))
+    assert decide(unit, NOW) == (ReadGang(),)
     read = replace(unit, gang=replace(unread, read_at=NOW))
     assert any(isinstance(it, DropJob) for it in decide(read, NOW))
