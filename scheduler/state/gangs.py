@@ -12,7 +12,7 @@ later, under other rules, would wait for pods that are served in another way.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 from annotations import Problem
@@ -22,7 +22,7 @@ from scheduler.kube.wire import Pod
 from scheduler.state.single_groups import SingleGroups
 
 MOST_WITH_ENDED: Final = 2 * MOST_GANG_PODS
-"""How many pods a gang may have together with those that have ended and still exist."""
+"""How many pods a gang may have together with those that have ended, or end, and still exist."""
 
 
 class Read(Protocol):
@@ -101,7 +101,7 @@ class Gangs:
         if _is_beside(pod, found):
             self._beside.add(uid)
         elif not _may_join(pod, found):
-            if isinstance(found, Membership) and GANG not in pod.metadata.annotations:
+            if isinstance(found, Membership) and self._was_served_singly(pod, found.key):
                 self.dissolve(found.key, instead=())
                 self._singles.add(found, [uid], instead=())
         elif isinstance(found, Problem | Outsider):
@@ -120,16 +120,31 @@ class Gangs:
             if found.source is Source.LWS:
                 self._revisions.setdefault(_group(found), set()).add(found.key)
 
+    def _was_served_singly(self, pod: Pod, key: str) -> bool:
+        """Whether the pod shows that the group of this gang is served pod by pod. A gang of which a
+        pod says that it was served as one is not: somebody may copy such a pod.
+        """
+        if GANG in pod.metadata.annotations:
+            return False
+        return all(it.metadata.annotations.get(GANG) != key for it in self._there(key))
+
     def _is_full(self, key: str) -> bool:
         """Whether the gang may have no more pods. Those that have ended take nobody's place: a
-        batch Job keeps its failed pods, which may be several for each of its slots.
+        batch Job keeps its failed pods, which may be several for each of its slots. Nor do those
+        that are being deleted: a batch Job replaces them at once.
         """
         uids = self._pods.get(key, {})
         if len(uids) < MOST_GANG_PODS:
             return False
-        there = (pod for uid in uids if (pod := self._store.get(uid)) is not None)
-        alive = sum(not pod.finished for pod in there)
-        return alive >= MOST_GANG_PODS or len(uids) >= MOST_WITH_ENDED
+        stay = sum(
+            not pod.finished and pod.metadata.deletion_timestamp is None for pod in self._there(key)
+        )
+        return stay >= MOST_GANG_PODS or len(uids) >= MOST_WITH_ENDED
+
+    def _there(self, key: str) -> Iterator[Pod]:
+        """The gang's pods that the watch shows."""
+        uids = self._pods.get(key, {})
+        return (pod for uid in uids if (pod := self._store.get(uid)) is not None)
 
     def went(self, uid: str) -> None:
         """No watch shows the pod any more."""

@@ -294,3 +294,21 @@ async def test_gang_deleted_half_bound_leaves_no_job(slurm, kube, service):
     assert not slurm.live(job_id)
     assert len(slurm.submissions) == 1
     assert len(kube.bindings) == 1
+
+
+async def test_copy_of_a_pod_that_names_a_job_does_not_dissolve_its_gang(slurm, kube, service):
+    """The gang's next pod was then served alone, on another node than its slot."""
+    service.start()
+    for rank in (0, 1):
+        member(kube, rank)
+    await asyncio.sleep(5)
+    slurm.change(1, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
+    await asyncio.sleep(5)
+    said = {f"{PREFIX}gang": "train", f"{PREFIX}gang-size": "2", JOB_ID: "4711"}
+    kube.create("copy", name="copy", annotations=said)
+    await asyncio.sleep(5)
+    kube.report("uid-1", FAILED)
+    kube.delete("uid-1")
+    member(kube, 1, uid="new-1")
+    await asyncio.sleep(60)
+    assert ("new-1", "n2") in kube.bindings
