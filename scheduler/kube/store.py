@@ -156,11 +156,13 @@ class Joined(Generic[T]):
         """All objects."""
         return (item for store in self._stores for item in store)
 
-    async def with_pauses(self) -> AsyncGenerator[T]:
-        """All objects, with turns for other tasks in between. The watch may change objects there:
-        each comes as it is when its turn comes, and those that are gone by then are left out.
+    async def with_pauses(self, namespace: str | None = None) -> AsyncGenerator[T]:
+        """All objects, or those of the namespace, with turns for other tasks in between. The watch
+        may change objects there: each comes as it is when its turn comes, and those that are gone
+        by then are left out.
         """
-        async for uid in in_slices([item.metadata.uid for item in self]):
+        items = self if namespace is None else self.in_namespace(namespace)
+        async for uid in in_slices([item.metadata.uid for item in items]):
             if (item := self.get(uid)) is not None:
                 yield item
 

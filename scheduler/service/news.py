@@ -58,7 +58,7 @@ class News:
         self._owner_hints = owner_hints
         self._standby: Standby | None = None
         self._gpu_types: frozenset[str] | None = None
-        self.rounds = Rounds(units, wake=self.wake)
+        self.rounds = Rounds(units, wake=self.wake, wake_pods=self._wake_pods)
 
     def stand_by(self, standby: Standby) -> None:
         """Name the standby, which gets the units' news while another process leads."""
@@ -151,15 +151,17 @@ class News:
             return
         name = new.metadata.name
         if old is None:  # its pods may have waited for this, and have no unit yet
-            for pod in self._pods.in_namespace(name):
-                if not pod.finished:
-                    self.wake_unit_of(pod, WakeCause.POLICY)
+            self.rounds.visit(name)
         elif old.metadata.labels != new.metadata.labels:
             self.rounds.ask(self._is_unfinished, WakeCause.POLICY, namespaces=(name,))
 
     async def policy_changed(self) -> None:
         """Pods that were refused may be allowed now, and others may be refused."""
-        async for pod in self._pods.with_pauses():
+        await self._wake_pods()
+
+    async def _wake_pods(self, namespace: str | None = None) -> None:
+        """Wake the unit of each pod, or of each pod of the namespace."""
+        async for pod in self._pods.with_pauses(namespace):
             if not pod.finished:
                 self.wake_unit_of(pod, WakeCause.POLICY)
 

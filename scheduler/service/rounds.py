@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Final
 
@@ -38,15 +38,24 @@ _Asked = dict[tuple[Concerns, WakeCause], set[str] | None]
 
 
 class Rounds:
-    """Calls `wake` for each unit that a change concerns, soon after `ask`. `run` is its task.
+    """Calls `wake` for each unit that a change concerns, soon after `ask`, and `wake_pods` for each
+    namespace to `visit`. `run` is its task.
 
     A namespace of which many units were woken rests before the next of its units are: so nobody's
     changes keep the loop busy, and nobody waits for the rest of another namespace.
     """
 
-    def __init__(self, units: Units, *, wake: Callable[[str, WakeCause], None]) -> None:
+    def __init__(
+        self,
+        units: Units,
+        *,
+        wake: Callable[[str, WakeCause], None],
+        wake_pods: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._units = units
         self._wake = wake
+        self._wake_pods = wake_pods
+        self._to_visit: dict[str, None] = {}
         self._asked: _Asked = {}
         self._rests: dict[str, float] = {}  # the namespaces that rest, and until when
         self._news = asyncio.Event()
@@ -65,17 +74,28 @@ class Rounds:
         _note(self._asked, concerns, cause, namespaces)
         self._news.set()
 
+    def visit(self, namespace: str) -> None:
+        """All pods of the namespace are to be woken: they may have no units yet."""
+        self._to_visit[namespace] = None
+        self._news.set()
+
     async def run(self) -> None:
         """Make the rounds, for ever; end it by cancelling."""
         put_off: _Asked = {}
         while True:
             await self._next(put_off)
             self._news.clear()
+            await self._visit()
             asked, self._asked = self._asked, {}
             for (concerns, cause), namespaces in put_off.items():
                 _note(asked, concerns, cause, namespaces)
             put_off = await self._round(asked)
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _visit(self) -> None:
+        to_visit, self._to_visit = self._to_visit, {}
+        for namespace in to_visit:
+            await self._wake_pods(namespace)
 
     async def _next(self, put_off: _Asked) -> None:
         """Wait until something has changed, or the first namespace that was put off has rested."""

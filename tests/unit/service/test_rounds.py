@@ -38,7 +38,14 @@ class Hall:
             namespace = f"ns-{number % 10}"
             self.units.add(Unit(f"u{number}", namespace, f"p{number}", seen_at=0.0, job=job))
         self.woken: list[tuple[str, WakeCause]] = []
-        self.rounds = Rounds(self.units, wake=lambda *it: self.woken.append(it))
+        self.visited: list[str] = []
+        self.rounds = Rounds(
+            self.units, wake=lambda *it: self.woken.append(it), wake_pods=self._visit
+        )
+
+    async def _visit(self, namespace: str) -> None:
+        await asyncio.sleep(0.01)
+        self.visited.append(namespace)
 
 
 @pytest.fixture
@@ -56,6 +63,19 @@ async def test_units_that_a_change_concerns_are_woken(hall: Hall) -> None:
     hall.woken.clear()
     await asyncio.sleep(60)
     assert not hall.woken, "nothing has changed since"
+
+
+async def test_namespaces_are_visited_once_each_time_that_is_asked_for(hall: Hall) -> None:
+    for _ in range(2):
+        hall.rounds.visit("ns-1")
+        hall.rounds.visit("ns-2")
+    hall.rounds.visit("ns-1")
+    await asyncio.sleep(1)
+    assert hall.visited == ["ns-1", "ns-2"]
+    hall.rounds.visit("ns-2")
+    await asyncio.sleep(1)
+    assert hall.visited == ["ns-1", "ns-2", "ns-2"]
+    assert not hall.woken
 
 
 async def test_two_changes_of_different_kinds_share_a_round(hall: Hall) -> None:
