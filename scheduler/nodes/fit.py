@@ -9,7 +9,7 @@ other objects (resources, ports, affinity, volumes).
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -471,7 +471,7 @@ def _nothing_forbidden(_node: NodeFacts) -> str:
     return ""
 
 
-def _sum(pods: list[Neighbour], name: str) -> int:
+def _sum(pods: Collection[Neighbour], name: str) -> int:
     if name == PODS_RESOURCE:
         return len(pods)
     return sum(amount for pod in pods for found, amount in pod.shape.requests if found == name)

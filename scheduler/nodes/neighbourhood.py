@@ -8,7 +8,7 @@ never goes through all pods, except for the first question about a crowd (core.p
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Collection, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto, unique
 from typing import Final
@@ -44,18 +44,25 @@ class RoomChange(Enum):
 class Load:
     """The pods of one Node, and what they request together."""
 
-    pods: list[Neighbour] = field(default_factory=list)
     used: dict[str, int] = field(default_factory=dict)
+    # By uid: anybody may create 20 000 pods on one Node, and each removal went through all.
+    _pods: dict[str, Neighbour] = field(default_factory=dict)
+
+    @property
+    def pods(self) -> Collection[Neighbour]:
+        """The pods, in the order in which they came."""
+        return self._pods.values()
 
     def add(self, pod: Neighbour) -> None:
-        """Add a pod."""
-        self.pods.append(pod)
+        """Add a pod. Its former state may still be there, and is removed afterwards."""
+        self._pods[pod.uid] = pod
         for name, amount in pod.shape.requests:
             self.used[name] = self.used.get(name, 0) + amount
 
     def remove(self, pod: Neighbour) -> None:
         """Remove a pod."""
-        self.pods = [it for it in self.pods if it is not pod]
+        if self._pods[pod.uid] is pod:
+            del self._pods[pod.uid]
         for name, amount in pod.shape.requests:
             left = self.used.get(name, 0) - amount
             if left:

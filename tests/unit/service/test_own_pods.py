@@ -121,7 +121,8 @@ def test_pod_that_is_too_large_to_be_kept_still_takes_its_room(world):
     assert kept.spec.containers == ()
     world.own.changed(None, kept)
     assert world.used("n1") == [4000]
-    assert world.around.load("n1").pods[0].labels == "\napp=web\n"
+    (there,) = world.around.load("n1").pods
+    assert there.labels == "\napp=web\n"
 
 
 def _too_many() -> dict[str, str]:
