@@ -159,7 +159,7 @@ class _Pods:
     def slurm_nodes(self, _unit: Unit) -> frozenset[str]:
         return frozenset()
 
-    def unexplained(self) -> Unexplained:
+    async def unexplained(self) -> Unexplained:
         return Unexplained({})
 
 

@@ -24,7 +24,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 import structlog
 
-from groundwork.pauses import with_pauses
+from groundwork.pauses import in_chunks, with_pauses
 from scheduler.kube.depth import decoded
 from scheduler.kube.errors import (
     KubeError,
@@ -321,15 +321,22 @@ class Reflector(Generic[T]):
             "backup"
         )
 
-    def _newer(self, items: list[T], version: str) -> bool:
+    async def _newer(self, items: list[T], version: str) -> bool:
         """Whether neither the list nor an object in it is older than the known state. The list's
         version alone is not enough. A restored server soon reaches the old version again, but a
         restored object keeps its older version.
         """
-        return not _before(version, self.store.resource_version) and not any(
-            (known := self.store.get(item.metadata.uid)) is not None
-            and _before(item.metadata.resource_version, known.metadata.resource_version)
-            for item in items
+        if _before(version, self.store.resource_version):
+            return False
+        async for some in in_chunks(items, size=BREATHE_EVERY):
+            if any(map(self._is_older, some)):
+                return False
+        return True
+
+    def _is_older(self, item: T) -> bool:
+        known = self.store.get(item.metadata.uid)
+        return known is not None and _before(
+            item.metadata.resource_version, known.metadata.resource_version
         )
 
     async def _list(self) -> None:
@@ -339,7 +346,7 @@ class Reflector(Generic[T]):
         self._doubted = False
         try:
             items, version = await self._pages()
-            if not self._goes_on("list", self._newer(items, version)):
+            if not self._goes_on("list", await self._newer(items, version)):
                 raise KubeInterrupted("the list is older than what the server has shown before")
             self._listed_at = monotonic()
             seconds = self._listed_at - began

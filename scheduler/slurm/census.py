@@ -92,7 +92,7 @@ class KnownPods(Protocol):
         """The Slurm nodes on which the unit's pods run, as far as they are known."""
         ...
 
-    def unexplained(self) -> Unexplained:
+    async def unexplained(self) -> Unexplained:
         """Running pods without a job that Slurm has shown to be theirs."""
         ...
 

@@ -48,7 +48,7 @@ class EndedJobs:
         read: Callable[[int], Awaitable[TaggedJob | None]],
         *,
         owner: Owner,
-        unexplained: Callable[[], Unexplained],
+        unexplained: Callable[[], Awaitable[Unexplained]],
         adopt: Callable[[TaggedJob], None],
         submit_times: SubmitTimes,
     ) -> None:
@@ -64,11 +64,11 @@ class EndedJobs:
         if self.done:
             return
         await self._claims_weighed()
-        pods = self._unexplained().pods
+        pods = (await self._unexplained()).pods
         newest = sorted(job_ids, reverse=True)[:_MOST_LOOKS]
         for start in range(0, len(newest), _AT_ONCE):
             if start % _ASK_EVERY == 0:
-                pods = self._unexplained().pods
+                pods = (await self._unexplained()).pods
             if not pods:
                 break
             found = await asyncio.gather(*map(self._read, newest[start : start + _AT_ONCE]))
@@ -81,7 +81,7 @@ class EndedJobs:
 
     async def _claims_weighed(self) -> None:
         for _ in range(int(_WEIGH_SECONDS / _WEIGH_AGAIN_SECONDS)):
-            if not self._unexplained().pending:
+            if not (await self._unexplained()).pending:
                 return
             await asyncio.sleep(_WEIGH_AGAIN_SECONDS)
 

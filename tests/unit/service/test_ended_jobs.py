@@ -41,10 +41,13 @@ class Looks:
         return self.jobs.get(job_id)
 
     def over(self, unexplained: Callable[[], Unexplained]) -> EndedJobs:
+        async def found() -> Unexplained:
+            return unexplained()
+
         return EndedJobs(
             self.read,
             owner=OURS,
-            unexplained=unexplained,
+            unexplained=found,
             adopt=lambda job: self.adopted.append(job.job_id),
             submit_times=SubmitTimes(_no_time, clock=asyncio.get_running_loop().time),
         )
