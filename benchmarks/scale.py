@@ -41,8 +41,6 @@ from benchmarks.main_path.observed import (
 from benchmarks.main_path.servers import Servers, ServersError
 from benchmarks.main_path.watched import watched
 
-_SETTLE_SECONDS: Final = 5.0
-_CONDITION: Final = "patch_pod_status"
 _LONGEST_SECONDS: Final = 3600.0
 # Each step has one pod more at its end, and one job fills the cluster.
 _MORE_JOBS: Final = 100
@@ -124,7 +122,7 @@ class Run:
             await scheduler.until_ready()
             await self._hands.create(names)
             await scheduler.until_logged(SUBMITTED, len(names), seconds=_LONGEST_SECONDS)
-            await _settled(scheduler)
+            await scheduler.until_settled(seconds=_LONGEST_SECONDS)
             before, began = scheduler.servers_cpu_seconds(), time.monotonic()
             waiting = await watched(scheduler, relay, pods=pods, seconds=seconds)
             took = time.monotonic() - began
@@ -147,22 +145,6 @@ class Run:
             submitted = time.monotonic() - began
             used = scheduler.cpu_seconds()
             return await _started(scheduler, ready=ready, submitted=submitted, used=used)
-
-
-async def _settled(scheduler: ObservedScheduler) -> None:
-    """Wait until the scheduler writes no more conditions: the pods show that their jobs wait.
-    Raises SchedulerFailed.
-    """
-    former, written = -1.0, 0.0
-    try:
-        async with asyncio.timeout(_LONGEST_SECONDS):
-            while written != former:
-                await asyncio.sleep(_SETTLE_SECONDS)
-                operations = (await scheduler.scrape()).by("operation", KUBE_REQUESTS)
-                former, written = written, operations.get(_CONDITION, 0.0)
-    except TimeoutError:
-        why = f"conditions are still written after {_LONGEST_SECONDS:.0f} s"
-        raise scheduler.failed(why) from None
 
 
 async def _started(

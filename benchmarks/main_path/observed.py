@@ -36,7 +36,10 @@ STAGES: Final = "slurm_pod_scheduler_stage_seconds"
 _STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
 _LONGEST_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _LAG: Final = "slurm_pod_scheduler_loop_lag_seconds"
+_CONDITION: Final = "patch_pod_status"
 _LOOK_SECONDS: Final = 0.05
+_SETTLE_SECONDS: Final = 5.0
+_FEW_PER_SECOND: Final = 6.0
 # Generous, because other work may slow the machine down; nobody reads the metrics again.
 _READY_SECONDS: Final = 120.0
 _ANSWER_SECONDS: Final = 30.0
@@ -180,6 +183,20 @@ class ObservedScheduler:
                 offset += len(whole + newline)
                 seen += whole.count(marker)
                 await asyncio.sleep(_LOOK_SECONDS)
+
+    async def until_settled(self, *, seconds: float) -> None:
+        """Wait until it writes few conditions: all pods show that their jobs wait, and only what
+        looks at pending jobs find out is added, four a second at most. Raises SchedulerFailed.
+        """
+        former, written = float("-inf"), 0.0
+        try:
+            async with asyncio.timeout(seconds):
+                while written - former > _FEW_PER_SECOND * _SETTLE_SECONDS:
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                    operations = (await self.scrape()).by("operation", KUBE_REQUESTS)
+                    former, written = written, operations.get(_CONDITION, 0.0)
+        except TimeoutError:
+            raise self.failed(f"many conditions are still written after {seconds:.0f} s") from None
 
     def failed(self, why: str) -> SchedulerFailed:
         """The error to raise, with the end of the log."""

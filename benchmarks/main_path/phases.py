@@ -215,7 +215,7 @@ class Run:
                 self._say(f"{count} pods wait in a full cluster for {watch_seconds:.0f} s")
                 await self._hands.create(self._names(before, count))
                 await scheduler.until_logged(SUBMITTED, count, seconds=self._patience)
-                await asyncio.sleep(_SETTLE_SECONDS)
+                await scheduler.until_settled(seconds=self._patience)
                 waiting.append(await watched(scheduler, relay, pods=count, seconds=watch_seconds))
                 before = count
         await self._hands.clear(seconds=self._patience)
@@ -243,7 +243,7 @@ class Run:
         await self._hands.create(self._names(0, self._pods))
         async with observed.running(self._servers, self._folder) as scheduler:
             await scheduler.until_logged(SUBMITTED, self._pods, seconds=self._patience)
-            await asyncio.sleep(_SETTLE_SECONDS)
+            await scheduler.until_settled(seconds=self._patience)
             before = await scheduler.scrape()
             freed = time.time()
             await self._hands.cancel([everything])
