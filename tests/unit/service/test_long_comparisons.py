@@ -141,6 +141,31 @@ async def test_units_that_were_turned_away_are_called_when_there_is_room(templat
     task.cancel()
 
 
+async def test_units_that_wait_for_one_comparison_are_called_in_several_turns() -> None:
+    """20 000 of them took 260 ms in one turn of the loop."""
+    loop, in_turn, most, called = asyncio.get_running_loop(), 0, 0, 0
+
+    def next_turn() -> None:
+        nonlocal in_turn
+        in_turn = 0
+
+    def on_ready(_unit: str) -> None:
+        nonlocal in_turn, most, called
+        if not in_turn:
+            loop.call_soon(next_turn)
+        in_turn, called = in_turn + 1, called + 1
+        most = max(most, in_turn)
+
+    surveyor = Surveyor[str](lambda _key: iter([1]), on_ready=on_ready, clock=loop.time)
+    for number in range(5000):
+        surveyor.ask("ns", "key", str(number))
+    task = asyncio.create_task(surveyor.run())
+    await asyncio.sleep(1)
+    task.cancel()
+    assert called == 5000
+    assert most <= 1000
+
+
 async def test_bind_needs_no_survey_of_all_nodes(service: Service) -> None:
     """A pod that waits for others' comparisons before its bind keeps its node idle."""
     port = pod("uid-1", **PORT)
