@@ -49,6 +49,8 @@ _LEADER_READY: Final = "LeaderReady"
 _JOB_ENDS: Final = frozenset({"SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"})
 _JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
 _FIRST_JOB: Final = attrgetter("first_job")
+# The Job controller writes at most 5 digits and a comma for each pod of a gang.
+_LONGEST_NUMBERS: Final = 6 * MOST_GANG_PODS
 _SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
@@ -95,14 +97,20 @@ class NoGang:
 
 
 def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Problem:
-    """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
+    """The shape of the gang of this pod, whose object is `group`. A problem if it is too large, or
+    has too many parts: the API server takes ten thousand, and each read goes through all of them.
+    """
+    if isinstance(group, JobSet) and len(group.spec.replicated_jobs) > MOST_GANG_PODS:
+        return _too_many("replicated Jobs", len(group.spec.replicated_jobs), member)
     found = _shape_of(member, group)
     if isinstance(found, GangShape) and found.size > MOST_GANG_PODS:
-        expected = (
-            f"at most {MOST_GANG_PODS} pods in one gang, or the annotation gang: none on each pod"
-        )
-        return Problem(f"number of pods of {member.group}", str(found.size), expected)
+        return _too_many("pods", found.size, member)
     return found
+
+
+def _too_many(what: str, number: int, member: Membership) -> Problem:
+    expected = f"at most {MOST_GANG_PODS} in one gang, or the annotation gang: none on each pod"
+    return Problem(f"number of {what} of {member.group}", str(number), expected)
 
 
 def _shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang:
@@ -200,7 +208,7 @@ def _of_job(job: BatchJob) -> GangShape | NoGang:
 def _numbers(text: str, *, below: int) -> frozenset[int]:
     """The numbers of a text such as "0,3-5" that are below this."""
     found, below = set[int](), min(below, MOST_GANG_PODS)
-    for span in _SPAN.finditer(text):
+    for span in _SPAN.finditer(text, 0, _LONGEST_NUMBERS):
         found.update(range(int(span[1]), min(int(span[2] or span[1]) + 1, below)))
     return frozenset(found)
 
