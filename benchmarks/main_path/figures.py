@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -113,10 +113,14 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relief(msgspec.Struct, frozen=True, kw_only=True):
-    """The full cluster becomes free at once: until all pods that waited are bound."""
+    """The full cluster becomes free at once: until all pods that waited are bound. The operations
+    are the requests from then on, by name.
+    """
 
     pods: int
     seconds: float
+    slurm_operations: Mapping[str, float]
+    kube_operations: Mapping[str, float]
     allocated_to_bound: Latency
     stalls: Stalls
     peak_rss_mib: float

@@ -254,6 +254,8 @@ class Run:
             return Relief(
                 pods=self._pods,
                 seconds=took,
+                slurm_operations=_made(before, scrape, SLURM_REQUESTS),
+                kube_operations=_made(before, scrape, KUBE_REQUESTS),
                 allocated_to_bound=_allocated_to_bound(scrape, longest=took),
                 stalls=scrape.stalls(since=before),
                 peak_rss_mib=scheduler.peak_rss_mib(),
@@ -262,6 +264,11 @@ class Run:
 
     def _names(self, first: int, end: int) -> list[str]:
         return [f"bench-{number:05}" for number in range(first, end)]
+
+
+def _made(before: Scrape, after: Scrape, name: str) -> Mapping[str, float]:
+    """The requests between two looks at the metrics, by operation."""
+    return difference(before.by("operation", name), after.by("operation", name))
 
 
 async def run(

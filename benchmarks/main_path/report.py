@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Final
 
-from benchmarks.main_path.figures import Burst, Figures, Latency, Release
+from benchmarks.main_path.figures import (
+    Burst,
+    Figures,
+    Latency,
+    Release,
+    Relief,
+    SchedulerBurst,
+)
 
 # A server that uses less is not named.
 _LEAST_SHOWN_MS: Final = 0.02
@@ -92,12 +99,16 @@ def _scheduler(figures: Figures) -> Iterator[str]:
             f"{full.kube_requests / pods:.2f} to Kubernetes, "
             f"start-up {full.startup_cpu_seconds:.2f} CPU s"
         )
-        for server, counted in (
-            ("Slurm", full.slurm_operations),
-            ("Kubernetes", full.kube_operations),
-        ):
-            yield f"    requests per pod to {server}: {_operations(counted, pods)}"
+        yield from _requests(full, pods)
         yield f"    release: {_release(full.release)}"
+
+
+def _requests(found: SchedulerBurst | Relief, pods: int) -> Iterator[str]:
+    for server, counted in (
+        ("Slurm", found.slurm_operations),
+        ("Kubernetes", found.kube_operations),
+    ):
+        yield f"    requests per pod to {server}: {_operations(counted, pods)}"
 
 
 def _operations(counted: Mapping[str, float], pods: int) -> str:
@@ -122,6 +133,7 @@ def _waiting(figures: Figures) -> Iterator[str]:
             f"allocated-bound {_milliseconds(relief.allocated_to_bound)} ms, "
             f"stalls {relief.stalls}, peak RSS {relief.peak_rss_mib:.0f} MiB"
         )
+        yield from _requests(relief, relief.pods)
         yield f"    release: {_release(relief.release)}"
 
 
