@@ -150,7 +150,9 @@ class Brake:
             return True
         recent = {it for it, at in self._ended.items() if now - at <= self.limits.window_seconds}
         ending = (recent | self._held.keys() | scene.doomed | {case}) - self._confirmed.keys()
-        return self._exceeds(len(ending), len(scene.all | ending))
+        # A copy of all cases would take 1.2 ms with 50 000 pods, each time.
+        among = len(scene.all) + sum(it not in scene.all for it in ending)
+        return self._exceeds(len(ending), among)
 
     def _exceeds(self, ending: int, among: int) -> bool:
         return ending > self.limits.minimum and ending > self.limits.share * among

@@ -28,6 +28,8 @@ class Evidence(StrEnum):
     """Slurm does not know its job any more."""
     TAKEN = "taken"
     """Another job holds the pod's resources, and already computes there."""
+    AUTHOR = "author"
+    """The pod's author wants it so."""
 
 
 def is_weak(evidence: Evidence, reason: Reason, *, seen_at: float, doubted_at: float) -> bool:
@@ -36,9 +38,10 @@ def is_weak(evidence: Evidence, reason: Reason, *, seen_at: float, doubted_at: f
 
     A lost node is always weak evidence: a slurmctld that reaches none of its nodes ends all jobs,
     and then starts no jobs there that the pods could disturb. A gang that is released lacks a node
-    of Slurm or Kubernetes, so one mistake may release many of them.
+    of Slurm or Kubernetes, so one mistake may release many of them. What an author wants is no
+    mistake of Slurm: if it counted, one tenant's gangs could hold the pods of others.
     """
-    if evidence is Evidence.TAKEN:
+    if evidence in {Evidence.TAKEN, Evidence.AUTHOR}:
         return False
     if evidence is Evidence.ABSENCE or reason in {Reason.NODE_FAILED, Reason.GANG_RELEASED}:
         return True

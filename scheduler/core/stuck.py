@@ -13,6 +13,7 @@ from typing import Final
 from annotations import PREFIX, JobRequest, LostSlot
 from scheduler.core.actions import Action, Again, Evict, Tell
 from scheduler.core.event_reasons import Reason
+from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts, PodStage, UnitFacts
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS, UNFIT_SECONDS
 from scheduler.core.refused_bind import RefusedBind
@@ -56,7 +57,8 @@ def _unlike(
         f"In Slurm job {record.job_id}, {asks}, and its slot has other resources, which a running "
         "job cannot change"
     )
-    return _stuck(facts, stuck, Reason.GANG_SLOT_LOST, why, SLOW_LOOK_SECONDS)
+    reason, evidence = Reason.GANG_SLOT_LOST, Evidence.AUTHOR
+    return _stuck(facts, stuck, reason, why, SLOW_LOOK_SECONDS, evidence=evidence)
 
 
 def on_unfit_node(
@@ -90,7 +92,13 @@ def releases(actions: tuple[Action, ...]) -> bool:
 
 
 def _stuck(
-    facts: UnitFacts, pods: tuple[PodFacts, ...], reason: Reason, why: str, again: float
+    facts: UnitFacts,
+    pods: tuple[PodFacts, ...],
+    reason: Reason,
+    why: str,
+    again: float,
+    *,
+    evidence: Evidence = Evidence.RECORD,
 ) -> tuple[Action, ...]:
     gang = facts.gang
     rule, because = _rule(facts)
@@ -108,7 +116,7 @@ def _stuck(
     bound = (it for it in facts.pods if it.stage is PodStage.BOUND and it.placed_by_us)
     return (
         *(Tell(pod, reason, message) for pod in pods),
-        *(Evict(pod, Reason.GANG_RELEASED, message) for pod in bound),
+        *(Evict(pod, Reason.GANG_RELEASED, message, evidence=evidence) for pod in bound),
         Again(SOON_SECONDS),
     )
 

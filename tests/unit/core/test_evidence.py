@@ -37,6 +37,12 @@ def test_pod_whose_place_is_taken_is_never_slowed():
     assert not weak(Evidence.TAKEN, Reason.NODE_FAILED, seen_at=0.0)
 
 
+def test_what_the_author_wants_is_never_slowed():
+    """One tenant's gangs engaged the brake, which then held another tenant's pod for 30 s."""
+    assert not weak(Evidence.AUTHOR, Reason.GANG_RELEASED, seen_at=0.0)
+    assert weak(reason=Reason.GANG_RELEASED)
+
+
 def node(**used: int | str) -> SlurmNode:
     fields = {"cpus": 16, "memory_mib": 1000, "gres": "gpu:h100:8(S:0-1)", **used}
     return SlurmNode(name="n1", states=frozenset({"MIXED"}), **fields)  # type: ignore[arg-type]
