@@ -91,6 +91,14 @@ class Executor:
         """End these pods of a unit, as one case of the brake's. Raises KubeError and SlurmError."""
         return await self._evictor.evict(unit, actions)
 
+    async def hurry(self, unit: Unit, actions: Sequence[Hurry]) -> Result:
+        """Shorten the grace periods of these pods of a unit. Raises KubeError."""
+        return await self._evictor.hurry_all(unit, actions)
+
+    async def note_ends(self, unit: Unit, actions: Sequence[NoteEnd]) -> None:
+        """Write the job's new end on these pods of a unit. Raises KubeError."""
+        await self._teller.note_ends(unit, actions)
+
     async def tell(self, unit: Unit, actions: Sequence[Tell]) -> Result:
         """Set the conditions of several pods of a unit. Raises KubeError."""
         return await self._teller.tell_all(unit, actions)
@@ -105,7 +113,7 @@ class Executor:
             case Update():
                 return await self._updater.update(unit, action)
             case NoteEnd():
-                await self._teller.note_end(unit, action)
+                await self.note_ends(unit, [action])
             case ReadGang():
                 return await self._gang_hand.read(unit)
             case Reseat():
@@ -143,7 +151,7 @@ class Executor:
             case Evict():
                 return await self.evict(unit, [action])
             case Hurry():
-                return await self._evictor.hurry(unit, action)
+                return await self.hurry(unit, [action])
             case Reject():
                 return await self._teller.reject(unit, action)
             case Tell():

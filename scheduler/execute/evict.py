@@ -119,11 +119,14 @@ class Evictor:
         unit.eviction.sent_at[pod.uid] = now
         return _AGAIN_SECONDS
 
-    async def hurry(self, unit: Unit, action: Hurry) -> float:
-        """Shorten the grace period of a pod that is being deleted. Returns the seconds until the
+    async def hurry_all(self, unit: Unit, actions: Sequence[Hurry]) -> float:
+        """Shorten the grace periods of pods that are being deleted. Returns the seconds until the
         next try. The API server keeps the shorter of two grace periods, so this never lengthens
-        one.
+        one. Raises KubeError.
         """
+        return min(await few_at_once(_AT_ONCE, actions, partial(self._hurry, unit)))
+
+    async def _hurry(self, unit: Unit, action: Hurry) -> float:
         pod, now = action.pod, self._clock()
         again_in = unit.eviction.hurried_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
         if again_in > 0:
@@ -143,13 +146,15 @@ class Evictor:
             f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
         )
         self._tell(unit, action.pod.uid, action.reason, message)
-        log.warning(
-            "grace period of a departing pod shortened",
-            namespace=pod.namespace,
-            pod=pod.name,
-            reason=action.reason,
-            message=message,
-        )
+        if unit.gang is None or unit.eviction.logged != action.message:
+            unit.eviction.logged = action.message  # one line for all pods of a gang
+            log.warning(
+                "grace period of a departing pod shortened",
+                namespace=pod.namespace,
+                pod=pod.name,
+                reason=action.reason,
+                message=message,
+            )
         return _AGAIN_SECONDS
 
     async def _marked(self, unit: Unit, action: Evict, now: float) -> bool:

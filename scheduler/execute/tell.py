@@ -255,10 +255,13 @@ class Teller:
         self.warn(unit, Reason.STATUS_REFUSED, _unwritten(patched, conditions, annotations))
         return False
 
-    async def note_end(self, unit: Unit, action: NoteEnd) -> None:
-        """Write the job's new end on the pod. Looks are limited, so these writes are too. Raises
+    async def note_ends(self, unit: Unit, actions: Sequence[NoteEnd]) -> None:
+        """Write the job's new end on these pods. Looks are limited, so these writes are too. Raises
         KubeError.
         """
+        await few_at_once(_AT_ONCE, actions, partial(self._note_end, unit))
+
+    async def _note_end(self, unit: Unit, action: NoteEnd) -> None:
         pod = unit.pod(action.pod.uid)
         await self._patch_pod(unit, pod, annotations={ENDS_AT: action.ends_at or None})
         pod.said.ends_at = action.ends_at

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.actions import Action, Bind, Evict, Inspect, Tell
+from scheduler.core.actions import Action, Bind, Evict, Hurry, Inspect, NoteEnd, Tell
 from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
@@ -129,7 +129,7 @@ class Controller:
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
         """Execute all actions in order. Bindings that follow each other are executed together, as
-        are evictions and messages.
+        are evictions, messages and other writes on several pods.
 
         Returns after how many seconds the unit needs another pass: the least that any action asks
         for, or None if no action asks.
@@ -144,6 +144,12 @@ class Controller:
             elif kind is Evict:
                 evicts = [action for action in group if isinstance(action, Evict)]
                 wishes.append(await self._executor.evict(unit, evicts))
+            elif kind is Hurry:
+                hurries = [action for action in group if isinstance(action, Hurry)]
+                wishes.append(await self._executor.hurry(unit, hurries))
+            elif kind is NoteEnd:
+                ends = [action for action in group if isinstance(action, NoteEnd)]
+                await self._executor.note_ends(unit, ends)
             elif kind is Tell:
                 tells = [action for action in group if isinstance(action, Tell)]
                 wishes.append(await self._executor.tell(unit, tells))

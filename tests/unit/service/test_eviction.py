@@ -216,8 +216,22 @@ async def test_refusal_to_hurry_a_pod_is_told_and_ends_nothing_else(kube):
     stage = Stage(kube)
     kube.fail["delete"].append(refused(403, message="kept"))
     hurry = Hurry(EVICT.pod, EVICT.reason, EVICT.message, grace_seconds=1)
-    assert await stage.evictor.hurry(stage.unit, hurry) > 5
+    assert await stage.evictor.hurry_all(stage.unit, [hurry]) > 5
     assert "refuses to delete the pod: 403 kept" in stage.messages[0]
+
+
+async def test_departing_pods_of_a_gang_are_hurried_together(kube):
+    """One after the other took 100 s for 1024 pods, and Slurm's GraceTime was over."""
+    stage = Stage(kube)
+    uids = [f"uid-{number:02}" for number in range(32)]
+    for uid in uids:
+        kube.create(uid, name=uid, node="n1", phase="Running")
+    kube.seconds["ns", "delete"] = 1.0
+    gang = [Hurry(pod(PodStage.DEPARTING, uid=it), EVICT.reason, EVICT.message, 1) for it in uids]
+    began = asyncio.get_running_loop().time()
+    assert await stage.evictor.hurry_all(stage.unit, gang) > 5
+    assert asyncio.get_running_loop().time() - began < 4
+    assert sorted(kube.deleted) == uids
 
 
 async def test_other_work_goes_on_while_many_pods_are_surveyed_once_for_all_who_ask(kube):
