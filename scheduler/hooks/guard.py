@@ -18,6 +18,7 @@ import structlog
 
 from groundwork.pauses import in_slices
 from scheduler.core.owner_tag import Owner
+from scheduler.core.tagged import TaggedJob
 from scheduler.hooks.job_states import FreshStates
 from scheduler.nodes.presence import Presence
 from scheduler.slurm.look import look, read_job
@@ -30,6 +31,25 @@ log = structlog.get_logger(__name__)
 # waits.
 _AGAIN_SECONDS: Final = 2.0
 _TRY_AGAIN_SECONDS: Final = 0.5
+# At least so long after a look comes the next one, though pods leave: those of a gang leave one
+# after the other.
+_SOONEST_SECONDS: Final = 0.25
+
+
+class _HeldBy:
+    """The Kubernetes Nodes that jobs hold, found once for all pods of a question."""
+
+    def __init__(self, kube_node: Callable[[str], str]) -> None:
+        self._kube_node = kube_node
+        self._found: dict[int, tuple[TaggedJob, frozenset[str]]] = {}
+
+    def job(self, record: TaggedJob) -> frozenset[str]:
+        """The Nodes of this job."""
+        kept = self._found.get(record.job_id)
+        if kept is None or kept[0] is not record:
+            kept = (record, frozenset(map(self._kube_node, record.nodes)))
+            self._found[record.job_id] = kept
+        return kept[1]
 
 
 @unique
@@ -163,10 +183,12 @@ class Guard:
         waits: bool = True,
     ) -> HandoverVerdict:
         waited_for: frozenset[str] | None = None
+        clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(seconds):
                 await self._synced()
                 while True:
+                    looked_at = clock()
                     try:
                         left = await in_way()
                     except SlurmError as error:
@@ -181,6 +203,7 @@ class Guard:
                     if not waits:
                         return self._busy(left)
                     await self._presence.one_leaves(left, seconds=_AGAIN_SECONDS)
+                    await asyncio.sleep(max(0.0, looked_at + _SOONEST_SECONDS - clock()))
         except TimeoutError:
             if waited_for is None:
                 return HandoverVerdict(HandoverAnswer.UNKNOWN)
@@ -194,7 +217,11 @@ class Guard:
         if not here:
             return here
         states = await self._fresh.states(self._jobs_of(here))
-        return frozenset({uid for uid in here if not await self._is_held(uid, states)})
+        held_by, free = _HeldBy(self._kube_node), set[str]()
+        async for uid in in_slices(here):  # a large gang, or many pods on many nodes
+            if not await self._is_held(uid, states, held_by):
+                free.add(uid)
+        return frozenset(free)
 
     def _has_job(self, uid: str) -> bool:
         unit = self._units.of_pod(uid)
@@ -204,7 +231,7 @@ class Guard:
         units = (self._units.of_pod(uid) for uid in uids)
         return [unit.job.job_id for unit in units if unit is not None and unit.job is not None]
 
-    async def _is_held(self, uid: str, states: Mapping[int, JobState]) -> bool:
+    async def _is_held(self, uid: str, states: Mapping[int, JobState], held_by: _HeldBy) -> bool:
         """Whether there is evidence that Slurm holds the pod's node for it."""
         unit = self._units.of_pod(uid)
         if unit is None or unit.job is None:
@@ -212,16 +239,16 @@ class Guard:
         state = states.get(unit.job.job_id)
         if state is None or state.base not in self._holding:
             return False
-        return await self._holds(uid, unit, unit.job)
+        return await self._holds(uid, unit, unit.job, held_by)
 
-    async def _holds(self, uid: str, unit: Unit, job: Placeholder) -> bool:
+    async def _holds(self, uid: str, unit: Unit, job: Placeholder, held_by: _HeldBy) -> bool:
         if job.record is None or not job.believed(self._units.believed_since(self._clock())):
             await look(self._client, unit, job, clock=self._clock)
         record = job.record
         if record is None or not job.is_for(uid, owner=self._owner):
             return False
         node = self._presence.node_of(uid)
-        return node is None or node in map(self._kube_node, record.nodes)
+        return node is None or node in held_by.job(record)
 
     async def _stood_for(self, job_id: int) -> frozenset[str]:
         """The pods of the job according to its owner tag. What a pod says about its job is no

@@ -234,6 +234,39 @@ async def test_others_get_their_turns_while_a_job_of_very_many_nodes_is_asked_ab
     assert turns.count > 10
 
 
+async def test_nodes_of_a_gangs_job_are_mapped_once_for_all_its_pods(scene):
+    """A question about the nodes of a gang of 1024 pods took 640 ms in one turn of the loop."""
+    mapped = list[str]()
+
+    def kube_node(node: str) -> str:
+        mapped.append(node)
+        return node
+
+    nodes = {f"p{number}": f"n{number}" for number in range(40)}
+    scene.gang_on("gang", **nodes)
+    guard = scene.make_guard(kube_node=kube_node)
+    verdict = await guard.clear(NATIVE, tuple(nodes.values()), seconds=SHORT)
+    assert verdict.answer is HandoverAnswer.FREE
+    assert len(mapped) <= 3 * len(nodes)
+
+
+async def test_pods_that_leave_one_after_the_other_cost_slurm_a_few_requests(scene):
+    """1024 of them within 20 s cost it 50 requests a second."""
+    nodes = {f"p{number}": f"n{number}" for number in range(40)}
+    job_id = scene.gang_on("gang", **nodes)
+    scene.slurm.end(job_id, BaseState.CANCELLED)
+    asking = asyncio.create_task(cleared(scene, nodes=tuple(nodes.values()), seconds=LONG))
+    await asyncio.sleep(0.05)
+    scene.slurm.calls.clear()
+    began = asyncio.get_running_loop().time()
+    for uid in nodes:
+        scene.stop(uid)
+        await asyncio.sleep(0.02)
+    assert (await asking).answer is HandoverAnswer.FREED
+    seconds = asyncio.get_running_loop().time() - began
+    assert scene.slurm.calls["states"] <= 2 + seconds / 0.25
+
+
 async def test_job_that_waits_is_read_once(scene):
     """A crowd of jobs that wait for one pod would otherwise be a storm of requests."""
     scene.departing_pod("a")
