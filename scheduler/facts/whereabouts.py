@@ -35,8 +35,8 @@ class Whereabouts:
             return ""
         record = unit.job.record if unit.job is not None else None
         held = () if record is None else record.nodes
-        among = (pod.metadata.annotations.get(JOB_NODES, ""), *held)
-        return self._nodes.node_of(target, among=among) or ""
+        said = pod.metadata.annotations.get(JOB_NODES, "")
+        return self._nodes.node_of(target, said=said, held=held) or ""
 
     def pods(self, unit: Unit) -> tuple[Pod, ...]:
         """The unit's pods that the watch shows, in the order in which they came."""

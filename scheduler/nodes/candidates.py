@@ -124,9 +124,9 @@ class Nodes:
         if len(self._former) > MOST_FORMER:
             del self._former[next(iter(self._former))]
 
-    def node_of(self, target: str, *, among: Iterable[str]) -> str | None:
+    def node_of(self, target: str, *, said: str = "", held: tuple[str, ...] = ()) -> str | None:
         """The Slurm node of a Kubernetes Node; see NodeMap.node_of."""
-        return self._map.node_of(target, among=among)
+        return self._map.node_of(target, said=said, held=held)
 
     def may_serve(self, node: str) -> bool:
         """Whether there is a Kubernetes Node behind this Slurm node, or may be one."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +21,8 @@ from scheduler.kube.wire import Node, Pod
 from scheduler.nodes.map_file import MapFile
 from scheduler.nodes.records import AWAY, SlurmNodes
 
+# The nodes of a smaller job are asked about one by one.
+_FEW: Final = 8
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 Index = Mapping[str, frozenset[str]]
@@ -31,6 +34,13 @@ class Behind(msgspec.Struct, frozen=True):
 
     target: str
     why: str = ""
+
+
+class _HeldNodes(NamedTuple):
+    """The nodes of a job, and the first of them for each Kubernetes Node."""
+
+    nodes: tuple[str, ...]
+    by_target: Mapping[str, str] = MappingProxyType({})
 
 
 class NodeMap:
@@ -54,11 +64,13 @@ class NodeMap:
         self._files = files or {}
         self._indices: dict[Strategy, Index] = {}
         self._back: Mapping[str, tuple[str, ...]] | None = None
+        self._held = _HeldNodes(())
 
     def changed(self) -> None:
         """Note that something that mappings depend on has changed."""
         self._indices.clear()
         self._back = None
+        self._held = _HeldNodes(())
 
     def do_without_nodes(self) -> None:
         """Note that we may not read Nodes."""
@@ -100,20 +112,46 @@ class NodeMap:
             reasons.append(found.why)
         return Behind("", "maps to no Kubernetes Node: " + ", ".join(reasons))
 
-    def node_of(self, target: str, *, among: Iterable[str] = ()) -> str | None:
-        """The Slurm node that this Kubernetes Node is behind; those in `among` are tried first.
+    def node_of(self, target: str, *, said: str = "", held: tuple[str, ...] = ()) -> str | None:
+        """The Slurm node that this Kubernetes Node is behind: the one that is `said`, if that is
+        true, or one of those that a job has `held`, if any is.
 
         "" if there is none; None if Slurm must be asked first (for all nodes).
         """
-        for node in (*among, target):
-            behind = self.behind(node) if node else None
-            if behind is not None and behind.target == target and self._is_known(node):
-                return node
+        if said and self._leads(said, target):
+            return said
+        node = self._of_held(held, target)
+        if node and self._leads(node, target):
+            return node
+        if self._leads(target, target):
+            return target
         if self._slurm.listed is None:
             return None
         leading = self._leading_to(target)
         leading = self._usable(leading) or leading
         return leading[0] if len(leading) == 1 else ""
+
+    def _leads(self, node: str, target: str) -> bool:
+        """Whether this is a Slurm node that maps to that Kubernetes Node."""
+        behind = self.behind(node)
+        return behind is not None and behind.target == target and self._is_known(node)
+
+    def _of_held(self, held: tuple[str, ...], target: str) -> str:
+        """The first of these Slurm nodes that maps to the Kubernetes Node; "" if none does. A gang
+        asks for a thousand pods about as many nodes, so what was found for one is kept for all.
+        """
+        if len(held) < _FEW:
+            return next((it for it in held if self._leads(it, target)), "")
+        if self._held.nodes is not held:
+            self._held = _HeldNodes(held, {it: name for name, it in self._leading(held)})
+        return self._held.by_target.get(target, "")
+
+    def _leading(self, nodes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        """These Slurm nodes, the first one last, each with its Kubernetes Node if it has one."""
+        for node in reversed(nodes):
+            behind = self.behind(node)
+            if behind is not None and behind.target and self._is_known(node):
+                yield node, behind.target
 
     def _is_known(self, node: str) -> bool:
         """Whether Slurm may have this node; the Node's own name is only a guess."""
