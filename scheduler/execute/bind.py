@@ -58,10 +58,13 @@ class Binder:
             if outcome is None:
                 unsent.append(action)
             else:
-                results.append(await self._note(unit, action, outcome))
+                results.append(self._note(unit, action, outcome))
         if not self._claim_all(unsent):
             return 0.0
-        results += await self._send_all(unit, unsent)
+        refused: dict[str, tuple[Bind, str]] = {}
+        results += await self._send_all(unit, unsent, refused)
+        if refused:
+            results.append(await self._all_refused(unit, [*refused.values()]))
         return min((it for it in results if it is not None), default=None)
 
     def _claim_all(self, actions: Sequence[Bind]) -> bool:
@@ -84,37 +87,44 @@ class Binder:
         """Whether the look at the job is too old for a bind (I2): there were many before."""
         return unit.job is None or self._clock() - unit.job.record_at > FRESH_SECONDS
 
-    async def _send_all(self, unit: Unit, actions: Sequence[Bind]) -> list[Result]:
-        """Send these bindings, a few at a time, for as long as the look at the job is young enough.
-        Those that were not sent are withdrawn.
+    async def _send_all(
+        self, unit: Unit, actions: Sequence[Bind], refused: dict[str, tuple[Bind, str]]
+    ) -> list[Result]:
+        """Send these bindings, a few at a time, for as long as the look at the job is young enough
+        and few are refused. Those that were not sent are withdrawn. The refused ones are noted in
+        `refused`, each with the reason.
         """
         sent: set[str] = set()
 
         async def send(action: Bind) -> Result:
+            if len(refused) >= _AT_ONCE:
+                return None
             if len(sent) >= _AT_ONCE and self._is_too_old(unit):
                 return 0.0
             sent.add(action.pod.uid)
-            return await self._send(unit, action)
+            outcome = await self._send(unit, action)
+            if isinstance(outcome, Refused):
+                self._tools.count("bind", "refused")
+                refused[action.pod.uid] = action, outcome.why
+                return None
+            return self._note(unit, action, outcome)
 
         try:
             return await few_at_once(_AT_ONCE, actions, send)
         finally:
             self._withdraw([it for it in actions if it.pod.uid not in sent])
 
-    async def _send(self, unit: Unit, action: Bind) -> Result:
+    async def _send(self, unit: Unit, action: Bind) -> Bound | AlreadyBound | Refused | Gone:
         pod = action.pod
-        outcome = await self._kube.bind(
+        return await self._kube.bind(
             pod.namespace,
             pod.name,
             pod.uid,
             node=action.target,
             annotations=_bound_with(unit, action),
         )
-        return await self._note(unit, action, outcome)
 
-    async def _note(
-        self, unit: Unit, action: Bind, outcome: Bound | AlreadyBound | Refused | Gone
-    ) -> Result:
+    def _note(self, unit: Unit, action: Bind, outcome: Bound | AlreadyBound | Gone) -> Result:
         """Note what became of a binding."""
         pod = action.pod
         self._tools.count("bind", type(outcome).__name__.lower())
@@ -125,8 +135,6 @@ class Binder:
                 self._units.binding.pop(pod.uid, None)
                 unit.bindings.nodes[pod.uid] = node
                 return 0.0
-            case Refused(why=why):
-                return await self._bind_refused(unit, action, why)
             case Gone():
                 self._units.binding.pop(pod.uid, None)
                 return 1.0  # by then the watch shows that the pod is gone
@@ -134,28 +142,32 @@ class Binder:
                 assert_never(outcome)
         return None
 
-    async def _bind_refused(self, unit: Unit, action: Bind, why: str) -> Result:
-        """Show at once that the bind was refused; `decide` knows when it is tried again, and for
-        how long. The unit keeps its note of the binding that was sent, so that the pod is read
-        before another one is sent.
+    async def _all_refused(self, unit: Unit, refused: Sequence[tuple[Bind, str]]) -> Result:
+        """Show at once that binds were refused, one for all pods of a gang: a webhook refuses all
+        of them, each with another text. `decide` knows when they are tried again, and for how long.
+        The unit keeps its note of the bindings that were sent, so that each pod is read before
+        another one is sent.
         """
-        now = self._clock()
-        refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
-        unit.refusals.bind = refused
+        (action, why), now = refused[0], self._clock()
+        job_id = action.job_id
+        noted = RefusedBind.after(unit.refusals.bind, job_id=job_id, why=why, now=now)
+        unit.refusals.bind = noted
+        which = "the pod" if len(unit.pods) == 1 else f"pod {action.pod.name}"
         message = (
-            f"The API server refuses to bind the pod to {action.target}: {why}. The "
-            f"scheduler tries again, and {_what_follows(unit, action.job_id)}"
+            f"The API server refuses to bind {which} to {action.target}: {why}. The "
+            f"scheduler tries again, and {_what_follows(unit, job_id)}"
         )
         self._teller.warn(unit, Reason.BIND_REFUSED, message)
         log.warning(
             "binding refused",
             namespace=unit.namespace,
             pod=action.pod.name,
-            job_id=action.job_id,
+            job_id=job_id,
             why=why,
+            refusals=len(refused),
         )
         await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, message)
-        return refused.wait(action.job_id, now, kept=False)
+        return noted.wait(job_id, now, kept=False)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
         """The result of an earlier binding that neither its answer nor a watch has shown: the pod

@@ -10,11 +10,12 @@ from typing import Any, Final
 import pytest
 
 from annotations import PREFIX, JobRequest
+from scheduler.core.event_reasons import Reason
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
 from scheduler.facts.gather import Gatherer
 from scheduler.facts.read_ahead import ReadAhead
 from scheduler.facts.reader import _Parser
-from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
+from scheduler.kube.wire import Container, PodSpec, PodStatus, ResourceRequirements
 from slurmapi import BaseState
 from tests.support.costs import calls
 from tests.unit.service.test_gangs import member
@@ -237,3 +238,47 @@ async def test_pods_of_a_gang_are_never_judged_by_different_rules(kube, service)
     ahead.add(pods[-1])
     read = [ahead.checked().read(pod, unit).request for pod in pods]
     assert all(not isinstance(it, JobRequest) for it in read)
+
+
+async def _running(slurm, kube, service, size: int) -> None:
+    """A gang whose job has started on as many nodes, before its pods are bound."""
+    nodes = tuple(f"w{number}" for number in range(size))
+    for node in nodes:
+        slurm.add_node(node)
+        kube.set_node(node)
+    service.start()
+    for rank in range(size):
+        member(kube, rank, size=size)
+    await asyncio.sleep(5)
+    slurm.change(1, BaseState.RUNNING, nodes=nodes, start_time=1)
+
+
+async def test_pods_of_a_gang_that_change_one_after_the_other_share_passes(
+    slurm, kube, service, monkeypatch
+):
+    """Each pod of 1024 that ended took 80 ms: more than a minute, for which others waited."""
+    await _running(slurm, kube, service, _SIZE)
+    await asyncio.sleep(20)
+    assert len(kube.bindings) == _SIZE
+    turns = Turns(Gatherer.facts)
+    monkeypatch.setattr(Gatherer, "facts", turns.counted)
+    for rank in range(_SIZE):
+        kube.report(f"uid-{rank}", PodStatus(phase="Succeeded"))
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(5)
+    assert 0 < turns.calls <= 20
+    assert not slurm.live(1)
+
+
+async def test_binds_of_a_gang_that_are_refused_are_told_once(slurm, kube, service):
+    """Each refusal was told on all pods: a million Events for 1024 pods, at each try."""
+    kube.refuses["bind"] = "a webhook says no"
+    await _running(slurm, kube, service, _SIZE)
+    await asyncio.sleep(1)
+    told = service.recorder.reasons().count(Reason.BIND_REFUSED)
+    assert told == _SIZE
+    assert 0 < kube.asked["bind"] <= 31
+    assert "refuses to bind" in kube.condition_of("uid-63").message
+    del kube.refuses["bind"]
+    await asyncio.sleep(30)
+    assert len(kube.bindings) == _SIZE
