@@ -46,11 +46,10 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
             busy.add(pod.node)
         elif pod.final and pod.uid in named:
             done[pod.node].add(pod.rank)
-    at = _node_of_each_slot(facts, record, tag)
+    at, size = _node_of_each_slot(facts, record, tag), _size(gang)
+    needed = {pod.rank for pod in facts.pods if pod.stage not in _OVER}
     for rank, node in zip(tag.ranks, at, strict=False):
-        if rank >= _size(gang) and all(
-            pod.stage in _OVER for pod in facts.pods if pod.rank == rank
-        ):
+        if rank >= size and rank not in needed:
             done[node].add(rank)
     room = {node: slots for rooms in record.rooms for node, slots in rooms.items()}
     spare = {node for node, slots in room.items() if len(done[node]) >= slots} - busy

@@ -44,15 +44,16 @@ def kept_ranks(
     pods show which ranks have lost their slots: first those whose pods were on other nodes, then
     those whose node is not known, beginning with the highest rank.
     """
+    held = frozenset(slots)
     if tag.at:
-        return tuple(rank for rank, node in zip(tag.ranks, tag.at, strict=True) if node in slots)
+        return tuple(rank for rank, node in zip(tag.ranks, tag.at, strict=True) if node in held)
     ranks = tuple(of) or tag.ranks
     lost = len(ranks) - len(slots)
     if lost <= 0:
         return ranks
     here, away = set[int](), set[int]()
     for rank, node in nodes_of_ranks(pods, tag).items():
-        (here if node in slots else away).add(rank)
+        (here if node in held else away).add(rank)
     by_doubt = sorted(ranks, key=lambda rank: (rank in here, rank not in away, -rank))
     gone = set(by_doubt[:lost])
     return tuple(rank for rank in ranks if rank not in gone)
@@ -83,9 +84,7 @@ def on_lost_nodes(
     tag = record.tag
     if facts.gang is None or tag is None or not facts.owns(record):
         return ()
-    lost = len(tag.ranks) - len(record.slots)
-    held = {uid for uid, node in zip(tag.uids, tag.at, strict=False) if node in record.nodes}
-    away = tuple(
-        pod for pod in bound if pod.node not in {"", *record.nodes} and pod.uid not in held
-    )
+    lost, nodes = len(tag.ranks) - len(record.slots), frozenset(record.nodes)
+    held = {uid for uid, node in zip(tag.uids, tag.at, strict=False) if node in nodes}
+    away = tuple(pod for pod in bound if pod.node and pod.node not in nodes and pod.uid not in held)
     return away if len(away) <= lost else ()

@@ -196,7 +196,8 @@ def _running(
     lost = on_lost_nodes(facts, bound, record)
     if lost:
         return _go_on_without(lost, record)
-    if any(pod.node and pod.node not in record.nodes for pod in bound):
+    held = frozenset(record.nodes)
+    if any(pod.node and pod.node not in held for pod in bound):
         return _elsewhere(facts, bound, record, now, moved=not job.has_held)
     come = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     unserved = tuple(pod for pod in come if pod.unserved)
@@ -230,11 +231,12 @@ def _elsewhere(
     if _requeued(record):
         return _evict_requeued(bound, record)
     running = [pod for pod in facts.pods if pod.stage in RUNS]
-    away = all(pod.node and pod.node not in record.nodes for pod in running)
+    held = frozenset(record.nodes)
+    away = all(pod.node and pod.node not in held for pod in running)
     if away and moved and now >= facts.lingers_until:
         why = f"Slurm has started job {record.job_id} elsewhere"
         return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
-    astray = ", ".join(pod.name for pod in bound if pod.node and pod.node not in record.nodes)
+    astray = ", ".join(pod.name for pod in bound if pod.node and pod.node not in held)
     if away and not moved:
         nodes = ",".join(dict.fromkeys(pod.node for pod in running))
         message = (

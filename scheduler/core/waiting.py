@@ -404,7 +404,8 @@ def _start(
     wanted = {*node_of_pod.values()}
     if facts.gang is not None and pods:
         wanted.add(seated.slots[0])  # its Node is written on each pod
-    unlocated = tuple(node for node in record.nodes if node in wanted - facts.nodes.keys())
+    wanted -= facts.nodes.keys()
+    unlocated = tuple(node for node in record.nodes if node in wanted)
     if unlocated:
         return (Locate(unlocated), Again(0.0))
     if facts.uncompared_since is not None:

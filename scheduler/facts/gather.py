@@ -14,7 +14,6 @@ from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, JOB_NODES
 from scheduler.core.owner_tag import Owner
 from scheduler.core.shapes import MOST_SHAPES, Size, accepted_by
-from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.finality import is_final
@@ -244,16 +243,12 @@ class Gatherer:
             if not seen.bound_by_us:
                 node = self._whereabouts.node(pod, unit)
                 seen.bound_by_us = proves_binding(record, uid, owner=self._owner, node=node)
-            if not unit.job.has_held and self._is_on(pod, record, unit):
+        if record.state.base is BaseState.RUNNING and not unit.job.has_held:
+            seated, nodes = record.seated(owner=self._owner), frozenset(record.nodes)
+            there = (it for it in pods if it.spec.node_name and it.metadata.uid in seated)
+            if any(self._whereabouts.node(it, unit) in nodes for it in there):
                 unit.job.holds()
         return unit.bound_by_us
-
-    def _is_on(self, pod: Pod, record: TaggedJob, unit: Unit) -> bool:
-        """Whether the record shows the unit's running job on the pod's Node."""
-        if record.state.base is not BaseState.RUNNING or not pod.spec.node_name:
-            return False
-        seated = record.seats(pod.metadata.uid, owner=self._owner)
-        return seated and self._whereabouts.node(pod, unit) in record.nodes
 
 
 def _sizes(unit: Unit, pods: Sequence[Pod], reads: Reads) -> dict[str, Size]:
