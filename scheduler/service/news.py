@@ -94,6 +94,8 @@ class News:
         self._presence.changed(old, new)
         if old is None and new is not None:
             self._gangs.came(new)
+        elif new is not None:
+            self._gangs.changed(new)
         pod = new or old
         observe_start(self._metrics, self._units, old=old, new=new, now=self._clock())
         if pod is not None:

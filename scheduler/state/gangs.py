@@ -19,7 +19,7 @@ from annotations import Problem
 from scheduler.core.gang_sources import MOST_GANG_PODS, OPEN_SOURCES, Membership, Outsider, Source
 from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.kube.wire import Pod
-from scheduler.state.single_groups import SingleGroups
+from scheduler.state.single_groups import MOST_GROUPS, SingleGroups
 
 MOST_WITH_ENDED: Final = 2 * MOST_GANG_PODS
 """How many pods a gang may have together with those that have ended, or end, and still exist."""
@@ -68,11 +68,21 @@ class Gangs:
         self._singles = SingleGroups()
         self._beside: set[str] = set()
         self._unread: set[str] = set()
+        self._ending: dict[str, set[str]] = {}
+        """By gang: its pods that have ended or are being deleted."""
+        self._singly: dict[str, None] = {}
+        """The keys of gangs that are served pod by pod because a pod of them shows that."""
 
     def came(self, pod: Pod) -> None:
         """A pod has been seen for the first time."""
         self._unread.add(pod.metadata.uid)
         self.settle(pod)
+
+    def changed(self, pod: Pod) -> None:
+        """A pod has been seen before, and is like this now."""
+        found = self._of.get(pod.metadata.uid)
+        if found is not None and _ends(pod):
+            self._ending.setdefault(found.key, set()).add(pod.metadata.uid)
 
     def settle(self, pod: Pod) -> None:
         """Find out to which gang the pod belongs, as soon as it is known what the policy says."""
@@ -104,9 +114,10 @@ class Gangs:
             if isinstance(found, Membership) and self._was_served_singly(pod, found.key):
                 self.dissolve(found.key, instead=())
                 self._singles.add(found, [uid], instead=())
+                self._note_singly(found.key)
         elif isinstance(found, Problem | Outsider):
             self.flaws[uid] = found
-        elif (instead := self._singles.instead_of(found)) is not None:
+        elif (instead := self._instead(pod, found)) is not None:
             self._singles.add(found, [uid], instead=instead)
             if instead:
                 self._sort(pod, self._read(pod, instead))
@@ -117,6 +128,7 @@ class Gangs:
         else:
             self._of[uid] = found
             self._pods.setdefault(found.key, {})[uid] = None
+            self.changed(pod)
             if found.source is Source.LWS:
                 self._revisions.setdefault(_group(found), set()).add(found.key)
 
@@ -128,18 +140,28 @@ class Gangs:
             return False
         return all(it.metadata.annotations.get(GANG) != key for it in self._there(key))
 
+    def _note_singly(self, key: str) -> None:
+        self._singly[key] = None
+        if len(self._singly) > MOST_GROUPS:
+            del self._singly[next(iter(self._singly))]
+
+    def _instead(self, pod: Pod, found: Membership) -> Sequence[Source] | None:
+        """By which other sources the pods of this gang are served; None if it is a gang. A pod that
+        was served in the gang proves that it is one, whatever a copy that was listed before shows.
+        """
+        if found.key in self._singly and pod.metadata.annotations.get(GANG) == found.key:
+            del self._singly[found.key]
+            self._singles.forget(found)
+        return self._singles.instead_of(found)
+
     def _is_full(self, key: str) -> bool:
         """Whether the gang may have no more pods. Those that have ended take nobody's place: a
         batch Job keeps its failed pods, which may be several for each of its slots. Nor do those
         that are being deleted: a batch Job replaces them at once.
         """
-        uids = self._pods.get(key, {})
-        if len(uids) < MOST_GANG_PODS:
-            return False
-        stay = sum(
-            not pod.finished and pod.metadata.deletion_timestamp is None for pod in self._there(key)
-        )
-        return stay >= MOST_GANG_PODS or len(uids) >= MOST_WITH_ENDED
+        pods = len(self._pods.get(key, {}))
+        stay = pods - len(self._ending.get(key, ()))
+        return stay >= MOST_GANG_PODS or pods >= MOST_WITH_ENDED
 
     def _there(self, key: str) -> Iterator[Pod]:
         """The gang's pods that the watch shows."""
@@ -157,8 +179,10 @@ class Gangs:
             return
         pods = self._pods[found.key]
         del pods[uid]
+        self._ending.get(found.key, set()).discard(uid)
         if not pods:
             del self._pods[found.key]
+            self._ending.pop(found.key, None)
             self._forget_revision(found)
 
     def is_replaced(self, member: Membership) -> bool:
@@ -189,6 +213,7 @@ class Gangs:
         Returns the keys of their units.
         """
         uids = self._pods.pop(key, {})
+        self._ending.pop(key, None)
         for uid in uids:
             member = self._of.pop(uid)
             self._forget_revision(member)
@@ -211,6 +236,10 @@ class Gangs:
     def pods(self, key: str) -> Collection[str]:
         """The uids of the gang's pods, in the order in which they came; none if it is no gang."""
         return self._pods.get(key, {}).keys()
+
+
+def _ends(pod: Pod) -> bool:
+    return pod.finished or pod.metadata.deletion_timestamp is not None
 
 
 def _group(member: Membership) -> tuple[str, str]:

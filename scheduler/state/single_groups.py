@@ -52,6 +52,14 @@ class SingleGroups:
         if len(self._groups) > MOST_NAMESPACES:
             self._forget(self._groups.popitem(last=False)[1].values())
 
+    def forget(self, group: Membership) -> None:
+        """The group is a gang after all."""
+        groups = self._groups.get(group.namespace, OrderedDict())
+        found = groups.pop(group.key, None)
+        self._forget(() if found is None else [found])
+        if not groups:
+            self._groups.pop(group.namespace, None)
+
     def _forget(self, groups: Iterable[_Group]) -> None:
         for uid in (uid for group in groups for uid in group.uids):
             del self._keys[uid]
