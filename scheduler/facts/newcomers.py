@@ -78,6 +78,9 @@ class Newcomers:
         """The pods of a unit that does not exist yet."""
         pod = self._pods.get(key)
         if pod is not None:
+            # What the policy says may have become known since the key was added. If the pod belongs
+            # to a gang by that, whoever tells all pods of it wakes the gang's key.
+            self._gangs.settle(pod)
             return [pod] if self._gangs.of(key) is None else []
         return [pod for uid in self._gangs.pods(key) if (pod := self._free(uid)) is not None]
 

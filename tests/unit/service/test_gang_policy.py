@@ -329,6 +329,34 @@ def test_pod_that_comes_to_a_large_gang_costs_the_same_however_many_are_there():
     assert cost(MOST_GANG_PODS) < 2 * cost(10)
 
 
+async def test_pods_of_a_namespace_that_becomes_known_meanwhile_are_one_gang(slurm, kube, service):
+    """The first was served alone, and the other waited for it for ever."""
+    service.rulebook.take(
+        policy("rules: [{name: r, namespaceSelector: {matchLabels: {a: b}}, gangs: [annotations]}]")
+    )
+    service.start()
+    await asyncio.sleep(3)
+    shown = kube.on_change
+
+    def show(uid: str) -> None:
+        shown(uid)
+        if uid == "uid-0":  # its Namespace becomes known in the same turn of the loop
+            found = Namespace(ObjectMeta(name="ns", uid="ns", labels={"a": "b"}))
+            kube.namespaces.apply(found)
+            service.memory.news.namespace_changed(None, found)
+
+    kube.on_change = show
+    service.memory.news.nodes_changed(None)  # a round is under way
+    await asyncio.sleep(0.03)
+    member(kube, 0)
+    await asyncio.sleep(1)
+    member(kube, 1)
+    await asyncio.sleep(10)
+    (unit,) = service.units
+    assert [it.name for it in unit.pods] == ["train-0", "train-1"]
+    assert slurm.calls["submit"] == 1
+
+
 async def test_copy_that_is_listed_first_does_not_dissolve_a_running_gang(slurm, kube):
     former = Service(slurm, kube)
     job_id = await started(slurm, kube, former)
