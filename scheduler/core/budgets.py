@@ -39,16 +39,16 @@ class Budgets(Generic[K]):
         whole_at = max(self._whole_at.get(key, now), now) + ahead * self._seconds
         return max(0.0, whole_at - self._saved - now)
 
-    def try_spend(self, key: K, now: float, *, count: int = 1) -> bool:
-        """Take so many, if the key may take all of them now. Returns whether it did."""
-        if self.wait(key, now, ahead=count - 1):
+    def try_spend(self, key: K, now: float) -> bool:
+        """Take one, if the key may now. Returns whether it did."""
+        if self.wait(key, now):
             return False
-        self.take(key, now, count=count)
+        self.take(key, now)
         return True
 
-    def take(self, key: K, now: float, *, count: int = 1) -> None:
-        """Charge the key's budget by so many."""
-        self._whole_at[key] = max(self._whole_at.pop(key, now), now) + count * self._seconds
+    def take(self, key: K, now: float) -> None:
+        """Charge the key's budget by one."""
+        self._whole_at[key] = max(self._whole_at.pop(key, now), now) + self._seconds
         while len(self._whole_at) > MOST_KEYS or self._first_is_whole(now):
             self._whole_at.popitem(last=False)
 

@@ -162,6 +162,7 @@ class Executor:
                 return seconds
             case Forget():
                 self._submitter.forget(unit)
+                self._gang_hand.forget(unit)
                 self._units.remove(unit.key)
             case _:
                 assert_never(action)

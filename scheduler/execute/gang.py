@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat, ServeBeside
-from scheduler.core.budgets import Budgets
+from scheduler.core.budgets import Turns
 from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_objects import Unserved
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of, templates_of
@@ -35,6 +35,7 @@ from scheduler.kube.errors import (
 from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
 from scheduler.state.units import Unit
+from slurmapi import BaseState
 
 log = structlog.get_logger(__name__)
 
@@ -42,8 +43,6 @@ READS_AGAIN: Final = (200, 0.1)
 """How often the objects of gangs in one namespace are read again: a burst, then once in this many
 seconds. The first read of each comes without delay, because its pods wait for it.
 """
-# So many seconds after a read that had no budget the gang asks again.
-_ASK_AGAIN_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class GangHand:
         self._wake = wake
         self._doubt_pods = doubt_pods
         self._leave_lines = leave_lines
-        self._reads_again = Budgets[str](*READS_AGAIN)
+        self._reads_again = Turns[str](*READS_AGAIN)
 
     async def read(self, unit: Unit) -> Result:
         """Read the object that says how many pods the gang has. If it says that the pods are no
@@ -102,8 +101,9 @@ class GangHand:
         gang = unit.gang
         if gang is None or gang.member.object is None:
             return SOON_SECONDS
-        if gang.read_at is not None and not self._may_read_again(unit):
-            return _ASK_AGAIN_SECONDS
+        if pause := self._pause(unit, gang):
+            return pause
+        gang.asked = True
         found = await self._shape(unit, gang, gang.member.object)
         gang.read_at = self._tools.clock()
         return self._use(unit, gang, found)
@@ -136,8 +136,22 @@ class GangHand:
                 assert_never(found)
         return 0.0
 
-    def _may_read_again(self, unit: Unit) -> bool:
-        return self._reads_again.try_spend(unit.namespace, self._tools.clock())
+    def _pause(self, unit: Unit, gang: Gang) -> float:
+        """Seconds until the gang may read its object again; 0 if it may now. A gang that holds
+        nodes need not wait: the object may say that it needs none of them.
+        """
+        job, now = unit.job, self._tools.clock()
+        holds = job is not None and job.state is not None and job.state.base is BaseState.RUNNING
+        if holds or not gang.asked:
+            return 0.0
+        pause = self._reads_again.wait(unit.namespace, unit.key, now)
+        if not pause:
+            self._reads_again.take(unit.namespace, unit.key, now)
+        return pause
+
+    def forget(self, unit: Unit) -> None:
+        """The unit is gone, so the gangs that wait behind it move up."""
+        self._reads_again.leave(unit.namespace, unit.key)
 
     def _disband(self, unit: Unit, gang: Gang, found: NoGang, why: str) -> Result:
         """The object says that what was a gang before is none any more. Pods that run stay in its
@@ -192,6 +206,7 @@ class GangHand:
         """Serve each pod alone, or as a pod of another gang."""
         log.info("group is no gang", namespace=unit.namespace, group=unit.name, why=found.why)
         self._leave_lines(unit)
+        self.forget(unit)
         self._tools.units.remove(unit.key)
         for uid in self._gangs.dissolve(unit.key, instead=found.instead):
             self._wake(uid)

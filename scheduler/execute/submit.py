@@ -77,15 +77,17 @@ class Submitter:
             self._census.ask()  # it may end a twin that was kept because the pod named it
 
     async def _write_id(self, unit: Unit, job_id: int) -> bool:
-        """Write the id on each pod that does not name the job yet."""
+        """Write the id on each pod that does not name the job yet. False if that was not possible
+        for all of them. Pods that run get no Binding that would write it.
+        """
         pods = [pod for pod in unit.pods if pod.said.recorded != job_id]
+        runs = any(pod.seen.placed or pod.uid in unit.bindings.nodes for pod in pods)
         written = await self._teller.patch(
-            unit, annotations=job_annotations(unit, job_id), pods=pods
+            unit, annotations=job_annotations(unit, job_id), pods=pods, must=runs
         )
-        if written:
-            for pod in pods:
-                pod.said.recorded = job_id
-        return written
+        for pod in written:
+            pod.said.recorded = job_id
+        return len(written) == len(pods)
 
     def forget(self, unit: Unit) -> None:
         """The unit's pod is gone, so the units that wait behind it move up."""

@@ -41,7 +41,7 @@ GANG_WRITES: Final = (4096, 0.02)
 """Writes on the pods of gangs, for each namespace: a burst, then one in this many seconds. One edit
 of one pod changes what all pods of its gang show. Bindings and evictions have no such budget.
 """
-_GANG_AGAIN: Final = Pauses(5.0, 5.0)
+_GANG_AGAIN_SECONDS: Final = 5.0
 """The pause of a gang without budget: after it, many of its pods can be written on."""
 # Pauses before we repeat a write on a pod that the API server has refused.
 _WRITES: Final = Pauses(5.0, 300.0)
@@ -161,7 +161,8 @@ class Teller:
         for problem in action.problems:
             if isinstance(problem, Refusal):
                 self._metrics.policy_refusals.labels(problem.rule).inc()
-        wait = await self._write(unit, pod, Reason.SCHEDULING_FAILED, message)
+        # Only what is written on the pod itself causes this, so it needs no budget.
+        wait = await self._write(unit, pod, Reason.SCHEDULING_FAILED, message, must=True)
         self._metrics.actions.labels("reject", "ok").inc()
         return wait
 
@@ -215,22 +216,22 @@ class Teller:
         annotations: Mapping[str, str | None],
         pods: Sequence[Member],
         must: bool = False,
-    ) -> bool:
-        """Write annotations on each of these pods. False if the API server has refused any of these
-        writes or, unless they `must` be tried, if the gangs of the namespace have used up their
-        budget. Raises KubeError.
+    ) -> list[Member]:
+        """Write annotations on each of these pods. Returns those on which they were written: the
+        API server may refuse that and, unless they `must` be tried, the gangs of the namespace may
+        have used up their budget. Raises KubeError.
         """
-        if not must and not self._may_write(unit, len(pods)):
-            unit.refusals.write = unit.refusals.write.again(None, _GANG_AGAIN, now=self._clock())
-            return False
+        allowed = [it for it in pods if must or self._may_write(unit)]
+        if len(allowed) < len(pods):
+            until = self._clock() + _GANG_AGAIN_SECONDS
+            unit.refusals.write = unit.refusals.write.whatever(until=until)
         write = partial(self._patch_pod, unit, annotations=annotations)
-        return all(await few_at_once(_AT_ONCE, pods, write))
+        written = await few_at_once(_AT_ONCE, allowed, write) if allowed else []
+        return [it for it, done in zip(allowed, written, strict=True) if done]
 
-    def _may_write(self, unit: Unit, pods: int) -> bool:
-        """Whether so many pods of the unit may be written on now. Charges the budget if so."""
-        if unit.gang is None:
-            return True
-        return self._gang_writes.try_spend(unit.namespace, self._clock(), count=pods)
+    def _may_write(self, unit: Unit) -> bool:
+        """Whether one pod of the unit may be written on now. Charges the budget if so."""
+        return unit.gang is None or self._gang_writes.try_spend(unit.namespace, self._clock())
 
     async def _patch_pod(
         self,
@@ -266,7 +267,9 @@ class Teller:
         await self._patch_pod(unit, pod, annotations={ENDS_AT: action.ends_at or None})
         pod.said.ends_at = action.ends_at
 
-    async def _write(self, unit: Unit, pod: Member, reason: Reason, message: str) -> float | None:
+    async def _write(
+        self, unit: Unit, pod: Member, reason: Reason, message: str, *, must: bool = False
+    ) -> float | None:
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.bindings.unfit_since is None:
             # `core/waiting.py` releases the allocation some time after the pod first showed that
@@ -281,8 +284,8 @@ class Teller:
         early = self._early(unit, pod, reason)
         if early > 0:
             return early
-        if not self._may_write(unit, 1):
-            return _GANG_AGAIN.first
+        if not must and not self._may_write(unit):
+            return _GANG_AGAIN_SECONDS
         self.announce(unit)
         anew = _names_no_job_yet(unit, pod)
         job_id = None if unit.job is None or pod.uid in unit.spare else unit.job.job_id

@@ -27,6 +27,8 @@ class Gang:
     """Why the gang cannot be served, by its object."""
     disbanded: str = ""
     """Why it is no gang any more, by its object, although it was one before."""
+    asked: bool = False
+    """Whether its object has been asked for."""
     read_at: float | None = None
     absent_since: float | None = None
     """Since when it is known that the object does not exist yet; None if that is not so."""

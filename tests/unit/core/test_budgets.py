@@ -41,15 +41,6 @@ def test_rate_is_kept_and_saved_up_only_for_a_burst() -> None:
     assert [budgets.try_spend("a", 100.6) for _ in range(2)] == [True, False]
 
 
-def test_several_are_taken_together_or_not_at_all() -> None:
-    budgets = Budgets[str](3, 1.0)
-    assert not budgets.try_spend("a", 100.0, count=4)
-    assert budgets.try_spend("a", 100.0, count=2)
-    assert not budgets.try_spend("a", 100.0, count=2)
-    assert budgets.try_spend("a", 101.0, count=2)
-    assert not budgets.try_spend("a", 101.0)
-
-
 def test_what_is_whole_again_is_forgotten_and_the_rest_is_bounded() -> None:
     budgets = Budgets[str](3, 10.0)
     for number in range(MOST_KEYS + 100):
