@@ -130,6 +130,8 @@ class _OpenRanks:
         self.ranks[pod.uid] = rank
         if pod.counts and (rank not in self._held or self._held[rank] in _MAKES_ROOM):
             self._held[rank] = pod.standing
+            if pod.standing is _LEAVES:
+                self._first_left = 0  # this slot may have been passed when another had it
 
     def takes_its_own(self, pod: Ranked) -> bool:
         """Give the pod the rank that its name had, or its own. False if it has none of the gang's,

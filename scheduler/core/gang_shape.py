@@ -97,20 +97,14 @@ class NoGang:
 
 
 def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Problem:
-    """The shape of the gang of this pod, whose object is `group`. A problem if it is too large, or
-    has too many parts: the API server takes ten thousand, and each read goes through all of them.
-    """
-    if isinstance(group, JobSet) and len(group.spec.replicated_jobs) > MOST_GANG_PODS:
-        return _too_many("replicated Jobs", len(group.spec.replicated_jobs), member)
+    """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
     found = _shape_of(member, group)
     if isinstance(found, GangShape) and found.size > MOST_GANG_PODS:
-        return _too_many("pods", found.size, member)
+        expected = (
+            f"at most {MOST_GANG_PODS} pods in one gang, or the annotation gang: none on each pod"
+        )
+        return Problem(f"number of pods of {member.group}", str(found.size), expected)
     return found
-
-
-def _too_many(what: str, number: int, member: Membership) -> Problem:
-    expected = f"at most {MOST_GANG_PODS} in one gang, or the annotation gang: none on each pod"
-    return Problem(f"number of {what} of {member.group}", str(number), expected)
 
 
 def _shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang:

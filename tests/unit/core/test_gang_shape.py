@@ -329,7 +329,6 @@ _HUGE: Final = 2**31 - 1
         (JOB, {"parallelism": MOST_GANG_PODS + 1}),
         (JOB, {"parallelism": _HUGE}),
         (JOBSET, {"replicatedJobs": [part("a", _HUGE, _HUGE)] * 1000}),
-        (JOBSET, {"replicatedJobs": [part("a", 1, 2), *[part("b", 0, 0)] * MOST_GANG_PODS]}),
         (PODGROUP, {"schedulingPolicy": {"gang": {"minCount": _HUGE}}}),
         (PLUGINS, {"minMember": _HUGE}),
     ],
