@@ -254,3 +254,15 @@ def test_object_is_read_before_a_pod_is_refused_that_may_be_none_of_the_gang():
     assert decide(unit, NOW) == (ReadGang(),)
     read = replace(unit, gang=replace(unread, read_at=NOW))
     assert any(isinstance(it, DropJob) for it in decide(read, NOW))
+
+
+def test_slot_of_a_pod_that_leaves_is_given_on_whoever_had_it_before():
+    """The search for one had passed it when it was that of a pod that has succeeded."""
+    pods = [
+        Ranked(uid="uid-0", name="done", standing=RankHold.DONE),
+        Ranked(uid="uid-1", name="runs", standing=RankHold.RUNS),
+        Ranked(uid="uid-2", name="has-no-slot", standing=RankHold.RUNS),
+        Ranked(uid="uid-3", name="leaves", own=0, standing=RankHold.LEAVES),
+        Ranked(uid="uid-4", name="waits", standing=RankHold.WAITS),
+    ]
+    assert open_ranks(pods, TAG, size=SIZE)["uid-4"] == 0
