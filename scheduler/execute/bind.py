@@ -28,6 +28,7 @@ from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
 from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
+from scheduler.kube.errors import KubeError
 from scheduler.observe.place_series import partition_label
 from scheduler.state.units import Placeholder, Unit
 
@@ -66,9 +67,12 @@ class Binder:
         if not self._claim_all(unsent):
             return 0.0
         refused: dict[str, tuple[Bind, str]] = {}
-        results += await self._send_all(unit, unsent, refused)
-        if refused:
-            results.append(await self._all_refused(unit, [*refused.values()]))
+        try:
+            results += await self._send_all(unit, unsent, refused)
+        except KubeError:
+            await self._all_refused(unit, [*refused.values()])
+            raise
+        results.append(await self._all_refused(unit, [*refused.values()]))
         return min((it for it in results if it is not None), default=None)
 
     def _claim_all(self, actions: Sequence[Bind]) -> bool:
@@ -152,6 +156,8 @@ class Binder:
         The unit keeps its note of the bindings that were sent, so that each pod is read before
         another one is sent.
         """
+        if not refused:
+            return None
         (action, why), now = refused[0], self._clock()
         job_id = action.job_id
         noted = RefusedBind.after(unit.refusals.bind, job_id=job_id, why=why, now=now)

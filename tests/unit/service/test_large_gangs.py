@@ -15,6 +15,8 @@ from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
 from scheduler.facts.gather import Gatherer
 from scheduler.facts.read_ahead import ReadAhead
 from scheduler.facts.reader import _Parser
+from scheduler.kube.api import Refused
+from scheduler.kube.errors import KubeUnreachable
 from scheduler.kube.wire import Container, PodSpec, PodStatus, ResourceRequirements
 from slurmapi import BaseState
 from tests.support.costs import calls
@@ -268,6 +270,25 @@ async def test_pods_of_a_gang_that_change_one_after_the_other_share_passes(
     await asyncio.sleep(5)
     assert 0 < turns.calls <= 20
     assert not slurm.live(1)
+
+
+async def test_refused_bind_is_told_though_another_fails(slurm, kube, service, monkeypatch):
+    bind = kube.bind
+
+    async def failing(namespace, name, uid, **more):
+        if uid == "uid-0":
+            return Refused("a webhook says no")
+        if uid == "uid-9":
+            raise KubeUnreachable("no answer")
+        return await bind(namespace, name, uid, **more)
+
+    monkeypatch.setattr(kube, "bind", failing)
+    await _running(slurm, kube, service, _SIZE)
+    await asyncio.sleep(5)
+    assert Reason.BIND_REFUSED in service.recorder.reasons("uid-0")
+    monkeypatch.undo()
+    await asyncio.sleep(60)
+    assert len(kube.bindings) == _SIZE
 
 
 async def test_binds_of_a_gang_that_are_refused_are_told_once(slurm, kube, service):
