@@ -15,7 +15,7 @@ from scheduler.execute import gang as gang_hand
 from scheduler.execute import tell
 from scheduler.kube.errors import KubeGarbled
 from slurmapi import BaseState
-from tests.unit.service.test_gangs import member
+from tests.unit.service.test_gangs import add_nodes, member
 
 pytestmark = pytest.mark.looptime
 _SIZE = 32
@@ -47,10 +47,7 @@ async def test_pod_that_is_edited_to_and_fro_has_not_all_others_written_on(slurm
 
 
 async def test_gang_without_budget_is_bound_and_told_later(slurm, kube, service):
-    nodes = tuple(f"w{number}" for number in range(_SIZE))
-    for node in nodes:
-        slurm.add_node(node)
-        kube.set_node(node)
+    nodes = add_nodes(slurm, kube, _SIZE)
     service.start()
     for rank in range(_SIZE):
         member(kube, rank, size=_SIZE, gang="train")
@@ -119,10 +116,7 @@ async def test_new_job_of_a_running_gang_is_recorded_without_budget(
     slurm, kube, service, monkeypatch
 ):
     """Its pods get no Binding that would write it, and named the lost job for ever."""
-    nodes = tuple(f"w{number}" for number in range(_SIZE))
-    for node in nodes:
-        slurm.add_node(node)
-        kube.set_node(node)
+    nodes = add_nodes(slurm, kube, _SIZE)
     service.start()
     for rank in range(_SIZE):
         member(kube, rank, size=_SIZE)

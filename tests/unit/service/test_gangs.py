@@ -33,6 +33,15 @@ def member(kube: TinyKube, rank: int, *, uid: str = "", size: int = 2, gang: str
     return uid
 
 
+def add_nodes(slurm: TinySlurm, kube: TinyKube, count: int) -> tuple[str, ...]:
+    """So many nodes beside the usual ones, each of Slurm and of Kubernetes."""
+    nodes = tuple(f"w{number}" for number in range(count))
+    for node in nodes:
+        slurm.add_node(node)
+        kube.set_node(node)
+    return nodes
+
+
 def of_job(
     kube: TinyKube,
     rank: int,

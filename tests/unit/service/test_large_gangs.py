@@ -20,7 +20,7 @@ from scheduler.kube.errors import KubeUnreachable
 from scheduler.kube.wire import Container, PodSpec, PodStatus, ResourceRequirements
 from slurmapi import BaseState
 from tests.support.costs import calls
-from tests.unit.service.test_gangs import member
+from tests.unit.service.test_gangs import add_nodes, member
 from tests.unit.service.tiny_kube import TinyKube
 
 pytestmark = pytest.mark.looptime
@@ -148,10 +148,7 @@ async def test_pods_of_a_gang_are_read_in_many_turns_also_when_all_are_read_anew
 @pytest.mark.parametrize("size", [32, 128])
 async def test_look_at_a_running_gang_costs_as_much_as_it_has_pods(slurm, kube, service, size):
     """A thousand pods on as many nodes took 1.3 s, because each pod went through all nodes."""
-    nodes = tuple(f"w{number}" for number in range(size))
-    for node in nodes:
-        slurm.add_node(node)
-        kube.set_node(node)
+    nodes = add_nodes(slurm, kube, size)
     service.start()
     for rank in range(size):
         member(kube, rank, size=size)
@@ -244,10 +241,7 @@ async def test_pods_of_a_gang_are_never_judged_by_different_rules(kube, service)
 
 async def _running(slurm, kube, service, size: int) -> None:
     """A gang whose job has started on as many nodes, before its pods are bound."""
-    nodes = tuple(f"w{number}" for number in range(size))
-    for node in nodes:
-        slurm.add_node(node)
-        kube.set_node(node)
+    nodes = add_nodes(slurm, kube, size)
     service.start()
     for rank in range(size):
         member(kube, rank, size=size)
