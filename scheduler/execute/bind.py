@@ -66,13 +66,13 @@ class Binder:
             await asyncio.sleep(0)
         if not self._claim_all(unsent):
             return 0.0
-        refused: dict[str, tuple[Bind, str]] = {}
+        refused = list[tuple[Bind, str]]()
         try:
             results += await self._send_all(unit, unsent, refused)
         except KubeError:
-            await self._all_refused(unit, [*refused.values()])
+            await self._all_refused(unit, refused)
             raise
-        results.append(await self._all_refused(unit, [*refused.values()]))
+        results.append(await self._all_refused(unit, refused))
         return min((it for it in results if it is not None), default=None)
 
     def _claim_all(self, actions: Sequence[Bind]) -> bool:
@@ -96,7 +96,7 @@ class Binder:
         return unit.job is None or self._clock() - unit.job.record_at > FRESH_SECONDS
 
     async def _send_all(
-        self, unit: Unit, actions: Sequence[Bind], refused: dict[str, tuple[Bind, str]]
+        self, unit: Unit, actions: Sequence[Bind], refused: list[tuple[Bind, str]]
     ) -> list[Result]:
         """Send these bindings, a few at a time, for as long as the look at the job is young enough
         and few are refused. Those that were not sent are withdrawn. The refused ones are noted in
@@ -113,7 +113,7 @@ class Binder:
             outcome = await self._send(unit, action)
             if isinstance(outcome, Refused):
                 self._tools.count("bind", "refused")
-                refused[action.pod.uid] = action, outcome.why
+                refused.append((action, outcome.why))
                 return None
             return self._note(unit, action, outcome)
 
