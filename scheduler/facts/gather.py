@@ -30,9 +30,10 @@ from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit
 from slurmapi import BaseState
 
-# To gather the facts of a smaller gang takes 1 ms at most, of its largest pods. So all workers
-# together may do so in one turn of the event loop.
-_LARGE_GANG: Final = 32
+LARGE_GANG: Final = 32
+"""To gather the facts of a gang with fewer pods takes 1 ms at most, of its largest pods. So all
+workers together may do so in one turn of the event loop.
+"""
 
 
 class Gatherer:
@@ -72,7 +73,7 @@ class Gatherer:
         `await`: it is the last step, and so this process gathers the facts of one large gang at a
         time.
         """
-        if len(unit.members) < _LARGE_GANG:
+        if len(unit.members) < LARGE_GANG:
             return None
         ahead = ReadAhead(self._reader, unit)
         pause = partial(self._turns.next, unit.namespace)

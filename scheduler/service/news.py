@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from scheduler.execute.owner_hints import OwnerHints
+from scheduler.facts.gather import LARGE_GANG
 from scheduler.facts.pod_endings import Partings
 from scheduler.kube.demands import depends_on_pods, has_claims
 from scheduler.kube.slim import decides_nothing, edited, only_bound
@@ -28,7 +29,6 @@ _CONFIRM_SECONDS: Final = 5.0
 _CONFIRM_SECONDS_PER_UNIT: Final = 0.01
 # The pods of a large gang change one after the other, for instance when they end, and a pass takes
 # 20 us for each of them. So it comes this much later for each, and is one for all that changed.
-_LARGE_GANG: Final = 32
 _SECONDS_FOR_POD_OF_GANG: Final = 0.0005
 
 
@@ -80,7 +80,7 @@ class News:
         self._gangs.settle(pod)
         key = self._key_of(pod.metadata.uid)
         unit = self._units.get(key)
-        if unit is None or len(unit.members) < _LARGE_GANG or not self._leads():
+        if unit is None or len(unit.members) < LARGE_GANG or not self._leads():
             self.wake(key, cause)
             return
         self._queue.add_after(key, _SECONDS_FOR_POD_OF_GANG * len(unit.members))
