@@ -15,7 +15,7 @@ from scheduler.execute import gang as gang_hand
 from scheduler.execute import tell
 from scheduler.kube.errors import KubeGarbled
 from slurmapi import BaseState
-from tests.unit.service.test_gangs import add_nodes, member
+from tests.unit.service.test_gangs import add_nodes, member, run_on_nodes
 
 pytestmark = pytest.mark.looptime
 _SIZE = 32
@@ -116,12 +116,7 @@ async def test_new_job_of_a_running_gang_is_recorded_without_budget(
     slurm, kube, service, monkeypatch
 ):
     """Its pods get no Binding that would write it, and named the lost job for ever."""
-    nodes = add_nodes(slurm, kube, _SIZE)
-    service.start()
-    for rank in range(_SIZE):
-        member(kube, rank, size=_SIZE)
-    await asyncio.sleep(5)
-    slurm.change(1, BaseState.RUNNING, nodes=nodes, start_time=1)
+    nodes = await run_on_nodes(slurm, kube, service, _SIZE)
     await asyncio.sleep(20)
     assert len(kube.bindings) == _SIZE
     monkeypatch.setattr(service.teller, "_gang_writes", Budgets(1, 6000.0))

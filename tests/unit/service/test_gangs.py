@@ -42,6 +42,21 @@ def add_nodes(slurm: TinySlurm, kube: TinyKube, count: int) -> tuple[str, ...]:
     return nodes
 
 
+async def run_on_nodes(
+    slurm: TinySlurm, kube: TinyKube, service: Service, size: int
+) -> tuple[str, ...]:
+    """Start the service with a gang whose job has just started on as many nodes as it has pods;
+    none is bound yet.
+    """
+    nodes = add_nodes(slurm, kube, size)
+    service.start()
+    for rank in range(size):
+        member(kube, rank, size=size)
+    await asyncio.sleep(5)
+    slurm.change(1, BaseState.RUNNING, nodes=nodes, start_time=1)
+    return nodes
+
+
 def of_job(
     kube: TinyKube,
     rank: int,

@@ -20,7 +20,7 @@ from scheduler.kube.errors import KubeUnreachable
 from scheduler.kube.wire import Container, PodSpec, PodStatus, ResourceRequirements
 from slurmapi import BaseState
 from tests.support.costs import calls
-from tests.unit.service.test_gangs import add_nodes, member
+from tests.unit.service.test_gangs import member, run_on_nodes
 from tests.unit.service.tiny_kube import TinyKube
 
 pytestmark = pytest.mark.looptime
@@ -148,12 +148,7 @@ async def test_pods_of_a_gang_are_read_in_many_turns_also_when_all_are_read_anew
 @pytest.mark.parametrize("size", [32, 128])
 async def test_look_at_a_running_gang_costs_as_much_as_it_has_pods(slurm, kube, service, size):
     """A thousand pods on as many nodes took 1.3 s, because each pod went through all nodes."""
-    nodes = add_nodes(slurm, kube, size)
-    service.start()
-    for rank in range(size):
-        member(kube, rank, size=size)
-    await asyncio.sleep(5)
-    slurm.change(1, BaseState.RUNNING, nodes=nodes, start_time=1)
+    await run_on_nodes(slurm, kube, service, size)
     await asyncio.sleep(10)
     assert len(kube.bindings) == size
     (unit,) = service.units
@@ -239,21 +234,11 @@ async def test_pods_of_a_gang_are_never_judged_by_different_rules(kube, service)
     assert all(not isinstance(it, JobRequest) for it in read)
 
 
-async def _running(slurm, kube, service, size: int) -> None:
-    """A gang whose job has started on as many nodes, before its pods are bound."""
-    nodes = add_nodes(slurm, kube, size)
-    service.start()
-    for rank in range(size):
-        member(kube, rank, size=size)
-    await asyncio.sleep(5)
-    slurm.change(1, BaseState.RUNNING, nodes=nodes, start_time=1)
-
-
 async def test_pods_of_a_gang_that_change_one_after_the_other_share_passes(
     slurm, kube, service, monkeypatch
 ):
     """Each pod of 1024 that ended took 80 ms: more than a minute, for which others waited."""
-    await _running(slurm, kube, service, _SIZE)
+    await run_on_nodes(slurm, kube, service, _SIZE)
     await asyncio.sleep(20)
     assert len(kube.bindings) == _SIZE
     turns = Turns(Gatherer.facts)
@@ -277,7 +262,7 @@ async def test_refused_bind_is_told_though_another_fails(slurm, kube, service, m
         return await bind(namespace, name, uid, **more)
 
     monkeypatch.setattr(kube, "bind", failing)
-    await _running(slurm, kube, service, _SIZE)
+    await run_on_nodes(slurm, kube, service, _SIZE)
     await asyncio.sleep(5)
     assert Reason.BIND_REFUSED in service.recorder.reasons("uid-0")
     monkeypatch.undo()
@@ -288,7 +273,7 @@ async def test_refused_bind_is_told_though_another_fails(slurm, kube, service, m
 async def test_binds_of_a_gang_that_are_refused_are_told_once(slurm, kube, service):
     """Each refusal was told on all pods: a million Events for 1024 pods, at each try."""
     kube.refuses["bind"] = "a webhook says no"
-    await _running(slurm, kube, service, _SIZE)
+    await run_on_nodes(slurm, kube, service, _SIZE)
     await asyncio.sleep(1)
     told = service.recorder.reasons().count(Reason.BIND_REFUSED)
     assert told == _SIZE
