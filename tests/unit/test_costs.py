@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
@@ -38,6 +39,17 @@ def test_garbage_of_others_makes_no_call_in_the_block() -> None:
     _Circle()
     assert _cost() == clean
     assert gc.isenabled()
+
+
+async def test_comparisons_of_timers_are_not_counted() -> None:
+    loop, counted = asyncio.get_running_loop(), list[int]()
+    for times in (range(100), range(100, 0, -1)):  # at the end of the heap; at its top each time
+        with calls() as made:
+            timers = [loop.call_later(60 + it, _farewell) for it in times]
+        counted += made
+        for timer in timers:
+            timer.cancel()
+    assert counted[0] == counted[1]
 
 
 def test_steps_are_counted_one_by_one_with_one_collection(monkeypatch: pytest.MonkeyPatch) -> None:
