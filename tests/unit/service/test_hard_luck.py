@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.node_suitability import Taint
+from scheduler.reconcile.workqueue import LONGEST_SECONDS
 from slurmapi import (
     BaseState,
     Job,
@@ -408,7 +409,7 @@ async def test_pod_is_not_bound_before_its_job_says_how_often_it_was_requeued(sl
     await asyncio.sleep(20)
     assert not kube.bindings
     slurm.update_job = update
-    await asyncio.sleep(20)
+    await asyncio.sleep(LONGEST_SECONDS)
     assert len(kube.bindings) == 1
 
 
