@@ -31,7 +31,7 @@ class _Standing(Enum):
     UNCOVERED = auto()
     UNKNOWN = auto()
     STALE = auto()
-    """It was covered, but Slurm was not asked about it since our job was seen to run."""
+    """It was covered, but Slurm has not said so since our job runs."""
 
 
 class _Behind:
@@ -103,21 +103,21 @@ class Coverage:
 
     def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
         """Which pods prevent binding the unit's pod to these Nodes; None if there are none."""
-        runs_from = None if unit.job is None else unit.job.runs_from
-        if runs_from is None:
+        job = unit.job
+        if job is None or job.runs_from is None:
             return None
         now, behind = self._clock(), _Behind(self._kube_node)
         # A pod that its author has bound, with our annotations on it, delays others for a short
         # time only. Later those count that we bound, as far as we know.
         proven = now >= self._claims_until
         wanted = frozenset(kube_nodes)
-        covered = self._still_covered(wanted, behind.kube_node, asked_after=runs_from)
+        covered = self._still_covered(wanted, behind.kube_node, beside=job)
         here = self._presence.on(wanted, has_job=self._has_job, proven=proven, but=covered)
         for pod in unit.pods:
             here.pop(pod.uid, None)
         standings = {}
         for uid, node in here.items():
-            found = self._standing(uid, node, now, behind=behind, asked_after=runs_from)
+            found = self._standing(uid, node, now, behind=behind, beside=job)
             if found is not _Standing.COVERED:
                 standings[uid] = found
         for sure, kinds in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
@@ -128,17 +128,17 @@ class Coverage:
         return None
 
     def _still_covered(
-        self, nodes: Iterable[str], kube_node: Callable[[str], str], *, asked_after: float
+        self, nodes: Iterable[str], kube_node: Callable[[str], str], *, beside: Placeholder
     ) -> AbstractSet[str]:
         """Those of the pods on these Nodes that were covered when this was last asked, by jobs that
-        are as they were then and that Slurm was asked about since.
+        are as they were then and that Slurm has said to hold their place since `beside` runs.
         """
         if self._units.silent:
             return frozenset()
         covers, units = self._presence.covers, self._units.by_pod
         found = set[str]()
         for node in nodes:
-            found |= covers.valid(node, units=units, kube_node=kube_node, asked_after=asked_after)
+            found |= covers.valid(node, units=units, kube_node=kube_node, beside=beside)
         return found
 
     def _standing(
@@ -148,7 +148,7 @@ class Coverage:
         now: float,
         *,
         behind: _Behind,
-        asked_after: float = float("-inf"),
+        beside: Placeholder | None = None,
     ) -> _Standing:
         unit, presence = self._units.of_pod(uid), self._presence
         if unit is None and presence.left_by(uid) is not None:
@@ -166,7 +166,8 @@ class Coverage:
             presence.uncovered_since(uid, now)
             return found
         presence.covered(uid, found)
-        return _Standing.COVERED if job.asked_at >= asked_after else _Standing.STALE
+        stale = beside is not None and not job.ran_beside(beside)
+        return _Standing.STALE if stale else _Standing.COVERED
 
     def _by_job(self, job: Placeholder, uid: str, node: str, behind: _Behind) -> Cover | _Standing:
         if job.missing:

@@ -56,11 +56,15 @@ class Covers:
         *,
         units: Mapping[str, Unit],
         kube_node: Callable[[str], str],
-        asked_after: float,
+        beside: Placeholder,
     ) -> set[str]:
         """The pods that are covered on this Node as before: their `units` have the same jobs, which
-        have not changed and which Slurm was asked about since `asked_after`.
+        have not changed and which Slurm has said to hold their place since the job `beside` runs.
         """
+        if beside.runs_from is None:
+            return set()
+        # As `Placeholder.ran_beside`, but without a call for each pod.
+        since, answer = beside.runs_from, beside.runs_in or None
         found = set[str]()
         for slurm_node, covers in self._on.get(node, {}).items():
             if kube_node(slurm_node) == node:
@@ -68,7 +72,7 @@ class Covers:
                     uid
                     for uid, cover in covers.items()
                     if (job := cover.job).edition == cover.edition
-                    and job.asked_at >= asked_after
+                    and (job.asked_at >= since or job.shown_in == answer)
                     and not job.missing
                     and uid in units
                     and units[uid].job is job

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -69,6 +71,19 @@ _LOOKS_SECONDS: Final = 1.0
 _DOUBTED_PER_SECOND: Final = 8.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What Slurm says of the jobs `ids`, which may be less than all of them. What one request has
+    shown was so at one moment; then the answer has a `number` of its own.
+    """
+
+    ids: Sequence[int]
+    states: Mapping[int, JobState]
+    asked: float
+    answered: float
+    number: int = 0
+
+
 class Pulse:
     """Keeps the state of every placeholder in `units` up to date, and calls `on_change` with a
     unit's key and the cause. While another process leads, it only checks that Slurm answers.
@@ -105,6 +120,7 @@ class Pulse:
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
         self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
+        self._numbers = itertools.count(1)  # of answers
         self._failures = 0
         self._reasons = LookAllowance(_REASONS_PER_SECOND)
         self._made_ready = LookAllowance(_MADE_READY_PER_SECOND)
@@ -156,18 +172,41 @@ class Pulse:
         """
         async with self._asking:
             self._asked_for = cause
-            known, claimed = list[int](), set[int]()
+            waiting, running, claimed = list[int](), list[int](), list[int]()
             async for some in in_chunks(job_ids, size=_SEARCHED_AT_ONCE):
-                claimed.update(filter(self._claimed, some))
-                known += [job_id for job_id in some if job_id not in claimed]
-            asked = self._clock()
-            self.pace.spend(math.ceil(len(known) / CHUNK))
-            states = await self._client.job_states(known) if known else {}
-            # If there are several requests, the first answer may be outdated when the last one is
-            # sent.
-            at = asked if len(known) <= CHUNK else self._clock()
-            await self._take(known, states, asked=asked, runs_from=at)
-            return {**states, **await self._try_claimed(sorted(claimed))}
+                for job_id in some:
+                    if self._claimed(job_id):
+                        claimed.append(job_id)
+                    elif self._runs(job_id):
+                        running.append(job_id)
+                    else:
+                        waiting.append(job_id)
+            known = [*waiting, *running]
+            # What Slurm says of a job that runs counts for a job that has started beside it only if
+            # one request has shown both, or if Slurm was asked later. So the requests for jobs that
+            # run follow those for jobs that may have started.
+            first = len(waiting) if len(waiting) > CHUNK else CHUNK if waiting else 0
+            parts = [ids for ids in (known[:first], known[first:]) if ids]
+            self.pace.spend(sum(math.ceil(len(ids) / CHUNK) for ids in parts))
+            answers = [await self._ask(ids) for ids in parts]
+            for answer in reversed(answers):
+                await self._take(answer)
+            found = {job_id: state for it in answers for job_id, state in it.states.items()}
+            return {**found, **await self._try_claimed(sorted(claimed))}
+
+    async def _ask(self, ids: list[int]) -> _Answer:
+        asked = self._clock()
+        states = await self._client.job_states(ids)
+        number = next(self._numbers) if len(ids) <= CHUNK else 0
+        return _Answer(ids=ids, states=states, asked=asked, answered=self._clock(), number=number)
+
+    def _runs(self, job_id: int) -> bool:
+        """Whether Slurm has said that the job runs."""
+        jobs = (unit.job for unit in self._units.by_job(job_id))
+        return any(
+            it is not None and it.state is not None and it.state.base is BaseState.RUNNING
+            for it in jobs
+        )
 
     def _claimed(self, job_id: int) -> bool:
         """Whether the job is known from annotations only. Anybody may write any number there."""
@@ -199,11 +238,15 @@ class Pulse:
                 else:
                     self._refute_claims(asked[0])
                 continue
-            await self._take(asked, states, asked=sent, runs_from=self._clock())
+            answer = _Answer(ids=asked, states=states, asked=sent, answered=self._clock())
+            await self._take(answer)
             found |= states
-        unknown = {job_id: _UNKNOWN for ids in left for job_id in ids}
-        nothing = float("-inf")
-        await self._take(list(unknown), unknown, asked=nothing, runs_from=self._clock())
+        unasked = [job_id for ids in left for job_id in ids]
+        async for job_id in with_pauses(unasked, every=_BREATHE_EVERY):
+            for unit in self._units.by_job(job_id):
+                job, now = unit.job, self._clock()
+                if job is not None and job.claimed and (job.state != _UNKNOWN or job.missing):
+                    self._changed(unit, job, _UNKNOWN, asked=now, answered=now)
         return found
 
     def _refute_claims(self, job_id: int) -> None:
@@ -292,28 +335,24 @@ class Pulse:
             if unit.job is not None:
                 unit.job.doubt(self._clock())
 
-    async def _take(
-        self, ids: list[int], states: dict[int, JobState], *, asked: float, runs_from: float
-    ) -> None:
-        """Store the states. `asked` is when the request was sent. `runs_from` is the time since
-        when a job that runs now is known to run (`Placeholder.runs_from`).
-        """
-        answered = self._clock()
-        async for job_id in with_pauses(ids, every=_BREATHE_EVERY):
-            state = states.get(job_id)
-            lives = state is not None and state is not _UNKNOWN and not state.ended
+    async def _take(self, answer: _Answer) -> None:
+        """Store the states."""
+        asked, answered, number = answer.asked, answer.answered, answer.number
+        async for job_id in with_pauses(answer.ids, every=_BREATHE_EVERY):
+            state = answer.states.get(job_id)
+            lives = state is not None and not state.ended
             for unit in self._units.by_job(job_id):
                 job = unit.job
-                if job is None:
-                    continue
-                job.asked_at = max(job.asked_at, asked)
+                if job is None or job.asked_at > answered:
+                    continue  # a look at it was asked for later, and has been answered meanwhile
                 if lives:
                     job.lived_at = answered
                 if state is None:
                     self._absent(unit, job)
                 elif state != job.state or job.missing:
-                    self._changed(unit, job, state)
-                    job.runs(since=runs_from)
+                    self._changed(unit, job, state, asked=asked, answered=answered, number=number)
+                else:
+                    job.confirm(asked=asked, answer=number)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
         """Note that the answer lacks the job. This is only a doubt, which looks at the job must
@@ -323,10 +362,20 @@ class Pulse:
             job.missing, job.missed_at = FIRST, self._clock()
             self._on_change(unit.key, self._asked_for)
 
-    def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
+    def _changed(
+        self,
+        unit: Unit,
+        job: Placeholder,
+        state: JobState,
+        *,
+        asked: float,
+        answered: float,
+        number: int = 0,
+    ) -> None:
         ran = job.state is not None and job.state.base is BaseState.RUNNING
         starts = state.base is BaseState.RUNNING and not ran
-        job.enter(state, at=self._clock())
+        job.enter(state, at=self._clock(), asked=asked, answer=number)
+        job.runs(since=answered, answer=number)
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
         if starts:

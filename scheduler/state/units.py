@@ -29,6 +29,7 @@ from slurmapi.model import BaseState, Job, JobState
 
 # Slurm truncates times to whole seconds, so a difference of two is wrong by less than one.
 _SECOND: Final = 1.0
+_STARTED: Final = frozenset({BaseState.RUNNING, BaseState.SUSPENDED})
 
 
 @dataclass(slots=True)
@@ -84,7 +85,15 @@ class Placeholder:
     doubted_at: float = float("-inf")
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
-    """When the last request whose answer showed its state was sent."""
+    """It has been in the kind of state that it is in now (running, ended and so on) since this time
+    or longer, or was once more: the last request whose answer showed that was sent then.
+    """
+    shown_in: int = 0
+    """The number of the last answer that showed this kind of state and the states of other jobs; 0
+    if there was none.
+    """
+    over_at: float | None = None
+    """When an answer showed that it has ended."""
     has_held: bool = False
     """Whether this process has seen the present run of the job on the Node of one of the unit's
     pods. If that Node is said to be another Slurm node later, the job has not moved.
@@ -92,10 +101,9 @@ class Placeholder:
     edition: int = 0
     """Changes whenever the state, the record or `known_as` does."""
     runs_from: float | None = None
-    """Since when the job is known to run. What earlier answers say about other jobs may be
-    outdated. If one answer shows this job and another one, this is when the request for that answer
-    was sent.
-    """
+    """When the answer came that first showed it running."""
+    runs_in: int = 0
+    """The number of that answer if it also showed the states of other jobs; otherwise 0."""
 
     @property
     def is_unread(self) -> bool:
@@ -107,10 +115,16 @@ class Placeholder:
         runs = self.state.base is BaseState.RUNNING and not self.state.configuring
         return runs and self.looked_at < self.allocated_at
 
-    def enter(self, state: JobState, *, at: float) -> None:
-        """Note the state that a pulse or a look has shown, which counts as being as old as `at`. If
+    def enter(self, state: JobState, *, at: float, asked: float, answer: int = 0) -> None:
+        """Note the state that a pulse or a look has shown, which counts as being as old as `at`.
+        The request was sent at `asked`; `answer` is the number of an answer about several jobs. If
         the job runs again later, only a look shows on which nodes.
         """
+        if self.state is None or self.state.base is not state.base:
+            self.asked_at, self.shown_in = asked, answer
+        else:
+            self.confirm(asked=asked, answer=answer)
+        self.over_at = (at if self.over_at is None else self.over_at) if state.ended else None
         runs = state.base is BaseState.RUNNING
         if not runs:
             self.running_since = self.allocated_at = 0.0
@@ -121,17 +135,36 @@ class Placeholder:
         self.state = state
         self.edition += 1
 
+    def confirm(self, *, asked: float, answer: int = 0) -> None:
+        """Note that an answer shows the kind of state that is known already. What several answers
+        show can be put in order only where one was asked for after the other had come.
+        """
+        self.asked_at = max(self.asked_at, asked)
+        self.shown_in = answer or self.shown_in
+
+    def ran_beside(self, other: Placeholder) -> bool:
+        """Whether Slurm has said that this job runs, or is suspended, since `other` runs. Then
+        `other` cannot have got what this one held.
+        """
+        if other.runs_from is None or self.state is None or self.state.base not in _STARTED:
+            return False
+        together = bool(self.shown_in) and self.shown_in == other.runs_in
+        return together or self.asked_at >= other.runs_from
+
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
-        `answered_at`, and its content counts as being as old as `at`.
+        `answered_at`, and its content counts as being as old as `at`. An answer that was under way
+        while another one showed that the job has ended may be the older one, and is dropped.
         """
+        if self.over_at is not None and asked < self.over_at and not record.state.ended:
+            return
         if self._started_anew(record):
-            self.runs_from, self.has_held = None, False
+            self.runs_from, self.runs_in, self.has_held = None, 0, False
         self.record, self.record_at, self.missing = record, at, 0
         self.proven = asked >= self.doubted_at
         if self.known_as is None and self._is_the_one_made(record, asked=asked):
             self.recognise(record)
-        self.enter(record.state, at=at)
+        self.enter(record.state, at=at, asked=asked)
         if record.state.base is BaseState.RUNNING:
             self.running_since = self.running_since or at
         self.runs(since=answered_at)
@@ -212,12 +245,14 @@ class Placeholder:
             return False
         return self.missed_at - self.lived_at < seconds
 
-    def runs(self, *, since: float) -> None:
-        """Note `since` when it is known to run, or that it does not run, by its present state."""
+    def runs(self, *, since: float, answer: int = 0) -> None:
+        """Note `since` when it is known to run, or that it does not run, by its present state;
+        `answer` as for `enter`.
+        """
         if self.state is None or self.state.base is not BaseState.RUNNING:
-            self.runs_from = None
+            self.runs_from, self.runs_in = None, 0
         elif self.runs_from is None:
-            self.runs_from = since
+            self.runs_from, self.runs_in = since, answer
 
     def believed(self, since: float | None) -> bool:
         """Whether the record may be acted upon; for `since` see Units.believed_since."""

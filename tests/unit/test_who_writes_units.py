@@ -41,6 +41,7 @@ _CALLERS: Final = {
     "Placeholder.saw": {"slurm"},
     "Placeholder.runs": {"slurm"},
     "Placeholder.enter": {"slurm"},
+    "Placeholder.confirm": {"slurm"},
     "Placeholder.doubt": {"slurm", "execute"},
     "Placeholder.read_again": {"execute"},
     "Placeholder.believe": {"facts"},

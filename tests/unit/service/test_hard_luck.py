@@ -9,11 +9,13 @@ from structlog.testing import capture_logs
 
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.node_suitability import Taint
+from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.workqueue import LONGEST_SECONDS
 from slurmapi import (
     BaseState,
     Job,
     JobState,
+    SlurmBusy,
     SlurmInterrupted,
     SlurmRefused,
     SlurmUnreachable,
@@ -411,6 +413,67 @@ async def test_pod_is_not_bound_before_its_job_says_how_often_it_was_requeued(sl
     slurm.update_job = update
     await asyncio.sleep(LONGEST_SECONDS)
     assert len(kube.bindings) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+async def test_pod_is_not_bound_beside_one_that_is_preempted_while_slurm_answers(
+    slurm, kube, service, seconds
+):
+    """A look at the first pod's job is sent after a request for all states, and answered before
+    Slurm reads the states.
+    """
+    service.start()
+    old = await service.bound(OTHER, name="other")
+    kube.create(UID)
+    await asyncio.sleep(5)
+    (new,) = slurm.jobs.keys() - {old}
+    slurm.fail["states"].append(SlurmBusy("busy"))
+    await _asked_for_states(slurm)
+    slurm.seconds["states"] = seconds
+    await _asked_for_states(slurm)
+    service.queue.add(OTHER, WakeCause.WATCH)
+    await asyncio.sleep(0.1)
+    slurm.end(old, BaseState.PREEMPTED)
+    slurm.start(new, node="n1")
+    await asyncio.sleep(seconds + 0.05)
+    assert kube.runs(OTHER)
+    assert (UID, "n1") not in kube.bindings
+
+
+@pytest.mark.parametrize("seconds", [0.5, 0.9, 1.0, 1.5])
+async def test_pod_is_not_bound_beside_one_whose_job_is_said_to_run_too_late(
+    slurm, kube, service, seconds, monkeypatch
+):
+    """A look at the first pod's job is answered after the pulse that has shown its end."""
+    service.start()
+    old = await service.bound(OTHER, name="other")
+    kube.create(UID)
+    await asyncio.sleep(5)
+    (new,) = slurm.jobs.keys() - {old}
+    job, late = slurm.job, [seconds]
+
+    async def slowly(job_id: int) -> Job:
+        found = await job(job_id)
+        if job_id == old and late:
+            await asyncio.sleep(late.pop())
+        return found
+
+    monkeypatch.setattr(slurm, "job", slowly)
+    service.units.get(OTHER).job.doubt(asyncio.get_running_loop().time())
+    service.queue.add(OTHER, WakeCause.WATCH)
+    await asyncio.sleep(0.05)
+    assert not late
+    slurm.end(old, BaseState.PREEMPTED)
+    slurm.start(new, node="n1")
+    await asyncio.sleep(seconds + 0.3)
+    assert kube.runs(OTHER)
+    assert (UID, "n1") not in kube.bindings
+
+
+async def _asked_for_states(slurm: TinySlurm) -> None:
+    asked = slurm.calls["states"]
+    while slurm.calls["states"] == asked:  # noqa: ASYNC110 - a mere number
+        await asyncio.sleep(0.01)
 
 
 async def test_crash_that_no_pulse_sees_costs_nobody_else_his_job(slurm, kube, service):

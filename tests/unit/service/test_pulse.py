@@ -17,6 +17,7 @@ from scheduler.slurm.pulse_pace import REQUESTS_PER_SECOND, SAVED_REQUESTS
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
+    Job,
     JobState,
     SlurmBusy,
     SlurmClient,
@@ -745,3 +746,76 @@ async def test_news_say_whether_a_pulse_or_a_hook_brought_them(slurm, pulsed):
     slurm.end(unit.job.job_id, BaseState.CANCELLED)
     await pulsed.pulse.look_now([unit.job.job_id], cause=WakeCause.HOOK)
     assert pulsed.causes == [WakeCause.HOOK]
+
+
+@pytest.mark.parametrize("waiting", [10, 1100])
+async def test_jobs_that_run_are_asked_about_after_those_that_may_have_started(
+    slurm, pulsed, waiting
+):
+    """A pod is bound beside others only if Slurm has said that they hold their place since its own
+    job runs. If the same requests served both, that took another pulse where pods are many.
+    """
+    running = [pulsed.add(waiting=False) for _ in range(1500)]
+    starts = [pulsed.add() for _ in range(waiting)][:10]
+    ids = list(pulsed.units.job_ids())
+    for unit in running:
+        slurm.start(unit.job.job_id, node="n1")
+    await pulsed.pulse.look_now(ids)
+    for unit in starts:
+        slurm.start(unit.job.job_id, node="n1")
+    slurm.seconds["states"] = 0.1
+    before = slurm.calls["states"]
+    await pulsed.pulse.look_now(ids)
+    assert slurm.calls["states"] == before + 2
+    assert all(it.job.ran_beside(new.job) for it in running for new in starts)
+
+
+async def test_look_says_that_a_job_holds_its_place_as_a_pulse_does(slurm, pulsed):
+    unit, new, clock = pulsed.add(), pulsed.add(), asyncio.get_running_loop().time
+    slurm.start(unit.job.job_id, node="n1")
+    slurm.start(new.job.job_id, node="n1")
+    await pulsed.pulse.look_now([new.job.job_id])
+    assert not unit.job.ran_beside(new.job)
+    await asyncio.sleep(1)
+    await look(cast("SlurmClient", slurm), unit, unit.job, clock=clock)
+    assert unit.job.ran_beside(new.job)
+
+
+async def test_look_during_a_request_for_states_does_not_hide_an_end(slurm, pulsed):
+    """Which of the two answers is the older one is not known."""
+    old, new, clock = pulsed.add(waiting=False), pulsed.add(), asyncio.get_running_loop().time
+    ids = [old.job.job_id, new.job.job_id]
+    slurm.start(ids[0], node="n1")
+    await pulsed.pulse.look_now(ids)
+    slurm.seconds["states"] = 2.0
+    async with asyncio.TaskGroup() as group:
+        group.create_task(pulsed.pulse.look_now(ids))
+        await asyncio.sleep(1)
+        await look(cast("SlurmClient", slurm), old, old.job, clock=clock)
+        slurm.end(ids[0], BaseState.PREEMPTED)
+        slurm.start(ids[1], node="n1")
+    assert old.job.state.ended
+    assert not old.job.ran_beside(new.job)
+
+
+async def test_late_answer_of_a_look_does_not_undo_an_end(slurm, pulsed, monkeypatch):
+    old, new, clock = pulsed.add(waiting=False), pulsed.add(), asyncio.get_running_loop().time
+    ids = [old.job.job_id, new.job.job_id]
+    slurm.start(ids[0], node="n1")
+    await pulsed.pulse.look_now(ids)
+    job = slurm.job
+
+    async def late(job_id: int) -> Job:
+        found = await job(job_id)
+        await asyncio.sleep(2)
+        return found
+
+    monkeypatch.setattr(slurm, "job", late)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(look(cast("SlurmClient", slurm), old, old.job, clock=clock))
+        await asyncio.sleep(1)
+        slurm.end(ids[0], BaseState.PREEMPTED)
+        slurm.start(ids[1], node="n1")
+        await pulsed.pulse.look_now(ids)
+    assert old.job.state.ended
+    assert not old.job.ran_beside(new.job)

@@ -117,8 +117,7 @@ async def test_jobs_that_the_guard_asked_about_are_asked_about_together(hooked):
         assert len(others) == 50
         assert unit.job is not None
         assert neighbour.job is not None
-        assert unit.job.runs_from is not None
-        assert neighbour.job.asked_at >= unit.job.runs_from
+        assert neighbour.job.ran_beside(unit.job)
 
 
 async def test_question_about_others_answers_for_starting_jobs_as_well(hooked):

@@ -30,9 +30,9 @@ class _Forgetful(Coverage):
     """Judges each pod on the Node anew."""
 
     def _still_covered(
-        self, _nodes: Iterable[str], _kube_node: Callable[[str], str], *, asked_after: float
+        self, _nodes: Iterable[str], _kube_node: Callable[[str], str], *, beside: Placeholder
     ) -> Set[str]:
-        del asked_after
+        del beside
         return frozenset()
 
 
@@ -128,7 +128,7 @@ class Scene:
             case "new run":
                 self.set_runs_from()
             case "runs" | "waits" | "ends" | "suspended":
-                self.job(uid).enter(state(_STATES[step]), at=self.now)
+                self.job(uid).enter(state(_STATES[step]), at=self.now, asked=self.now)
             case "missing":
                 self.job(uid).missing = 1
             case "found":
