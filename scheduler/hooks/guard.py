@@ -80,6 +80,7 @@ class Guard:
     """Answers as soon as no pod is in the way, or when the time that the caller gave is over.
     `gang_pods` returns the uids of the pods that the watch shows of the gang with this key; none if
     the key is that of a single pod. `ask_sooner` has Slurm asked for all states a little sooner.
+    `on_change` is called with the key of a unit whose job has another state by now.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Guard:
         gang_pods: Callable[[str], Collection[str]],
         fresh: FreshStates,
         ask_sooner: Callable[[], None],
+        on_change: Callable[[str], None],
         owner: Owner,
         synced: Callable[[], Awaitable[None]],
         kube_node: Callable[[str], str],
@@ -103,6 +105,7 @@ class Guard:
         self._gang_pods = gang_pods
         self._fresh = fresh
         self._ask_sooner = ask_sooner
+        self._on_change = on_change
         self._owner = owner
         self._synced = synced
         self._kube_node = kube_node
@@ -243,7 +246,10 @@ class Guard:
 
     async def _holds(self, uid: str, unit: Unit, job: Placeholder, held_by: _HeldBy) -> bool:
         if job.record is None or not job.believed(self._units.believed_since(self._clock())):
+            former = job.state
             await look(self._client, unit, job, clock=self._clock)
+            if job.state != former:
+                self._on_change(unit.key)  # it is no news for the next pulse
         record = job.record
         if record is None or not job.is_for(uid, owner=self._owner):
             return False

@@ -265,6 +265,7 @@ class Parts:
             gang_pods=memory.gangs.pods,
             fresh=fresh,
             ask_sooner=self.pulse.come_sooner,
+            on_change=lambda key: memory.news.wake(key, WakeCause.HOOK),
             owner=outside.owner,
             synced=self._caches.mapped,
             kube_node=self._caches.nodes.kube_node,

@@ -78,6 +78,7 @@ class Scene:
             gang_pods=lambda key: self.gangs.get(key, ()),
             fresh=self.fresh,
             ask_sooner=self._ask_sooner,
+            on_change=self.changed.append,
             owner=OWNER,
             synced=self._until_synced,
             kube_node=kube_node or (lambda node: self.behind.get(node, node)),

@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.owner_tag import Owner
 from scheduler.hooks.guard import HandoverAnswer
 from scheduler.state.units import Placeholder, Unit
-from slurmapi import BaseState, JobState, SlurmUnreachable
+from slurmapi import BaseState, Job, JobState, SlurmUnreachable
 from tests.support.loop_turns import beside
 from tests.unit.hooks.conftest import Scene, pod_on
 
@@ -382,3 +382,23 @@ async def test_what_is_behind_a_node_is_asked_once_that_is_known(scene):
     scene.departing_pod("a")
     scene.synced.set()
     assert (await asking).answer is HandoverAnswer.BUSY
+
+
+async def test_end_that_the_guard_is_the_first_to_see_is_told(scene):
+    """The next pulse finds the state that is known already."""
+    job_id = scene.running_pod("a")
+    await scene.pulse.look_now([job_id])
+    unit = scene.units.get("a")
+    scene.changed.clear()
+    job = scene.slurm.job
+
+    async def ends_before(asked: int) -> Job:
+        scene.slurm.end(job_id, BaseState.PREEMPTED)
+        found: Job = await job(asked)
+        return found
+
+    scene.slurm.job = ends_before
+    waiting = scene.placeholder("b", node="n1")
+    await scene.guard.clear(waiting, ["n1"], seconds=1)
+    assert unit.job.state.ended
+    assert "a" in scene.changed
