@@ -11,7 +11,7 @@ import msgspec
 from groundwork.hostlist import HostlistError
 from slurmapi import hostlist
 from slurmapi.components import joint_job, joint_states
-from slurmapi.errors import SlurmError, SlurmGarbled, refusal
+from slurmapi.errors import SlurmError, SlurmGarbled, SlurmUnreadable, refusal
 from slurmapi.model import (
     BaseState,
     Job,
@@ -133,12 +133,14 @@ class JobsAnswer(Answer, frozen=True):
 
     def job(self, job_id: int) -> Job:
         """The record with this id, with those of the components if it is the first of a
-        heterogeneous job. Raises SlurmGarbled if it is missing.
+        heterogeneous job. Raises SlurmUnreadable if there are only records of other jobs, and
+        SlurmGarbled if there is none.
         """
         answered_at = time_of(self.last_update)
         found = [record for record in self.jobs or () if integer(record.job_id) == job_id]
         if not found:
-            raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+            kind = SlurmUnreadable if self.jobs else SlurmGarbled
+            raise kind(f"the answer about job {job_id} does not hold it")
         first = _job(found[0], job_id, answered_at=answered_at)
         others = self._components(job_id) if len(self.jobs or ()) > 1 else []
         if not others:

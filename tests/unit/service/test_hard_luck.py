@@ -112,10 +112,10 @@ async def test_claim_of_a_job_does_not_keep_it_from_being_found(slurm, kube, ser
 def make_unreadable(slurm: TinySlurm, bad: int) -> None:
     look = slurm.job
 
-    async def job(job_id: int) -> Job:
+    async def job(job_id: int, *, longest: int | None = None) -> Job:
         if job_id == bad:
             raise SlurmUnreadable(f"the answer about job {job_id} does not hold it")
-        return await look(job_id)
+        return await look(job_id, longest=longest)
 
     slurm.job = job  # type: ignore[method-assign]
 
@@ -453,7 +453,7 @@ async def test_pod_is_not_bound_beside_one_whose_job_is_said_to_run_too_late(
     job, late = slurm.job, [seconds]
 
     async def slowly(job_id: int) -> Job:
-        found = await job(job_id)
+        found: Job = await job(job_id)
         if job_id == old and late:
             await asyncio.sleep(late.pop())
         return found

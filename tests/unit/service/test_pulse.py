@@ -602,6 +602,16 @@ async def test_refusal_of_the_token_refutes_no_claim(slurm):
     assert job.refuted
 
 
+@pytest.mark.parametrize("claimed", [True, False])
+async def test_long_answer_is_not_read_for_a_job_that_a_pod_only_claims(slurm, pulsed, claimed):
+    """The id may be that of an array of others, whose answer has all tasks."""
+    unit = pulsed.add(claimed=claimed)
+    slurm.bytes_of[unit.job.job_id] = 2 * 1024 * 1024
+    await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
+    assert unit.job.refuted is claimed
+    assert (unit.job.record is None) is claimed
+
+
 async def test_look_at_a_job_that_was_replaced_meanwhile_is_dropped(slurm, pulsed):
     unit = pulsed.add()
     old = unit.job
@@ -806,7 +816,7 @@ async def test_late_answer_of_a_look_does_not_undo_an_end(slurm, pulsed, monkeyp
     job = slurm.job
 
     async def late(job_id: int) -> Job:
-        found = await job(job_id)
+        found: Job = await job(job_id)
         await asyncio.sleep(2)
         return found
 

@@ -34,6 +34,7 @@ from slurmapi import (
     SlurmNoSuchJob,
     SlurmRefused,
     SlurmUnreachable,
+    SlurmUnreadable,
     Submitted,
 )
 from slurmapi.components import joint_job
@@ -97,6 +98,8 @@ class TinySlurm:
         self.seconds: defaultdict[str, float] = defaultdict(lambda: 0.002)
         self.waits: defaultdict[str, float] = defaultdict(float)
         """Seconds until there is a connection for a call."""
+        self.bytes_of: defaultdict[int, int] = defaultdict(lambda: 8192)
+        """Bytes of the answer about each job."""
         self.on_cancel: Callable[[Job], None] = lambda _job: None
 
     # --- the client's face
@@ -196,8 +199,10 @@ class TinySlurm:
         )
         return replace(usual, **self.of_node[name])
 
-    async def job(self, job_id: int) -> Job:
+    async def job(self, job_id: int, *, longest: int | None = None) -> Job:
         await self._call("job", job_id)
+        if longest is not None and self.bytes_of[job_id] > longest:
+            raise SlurmUnreadable("the answer is too large")
         self._must_be_ids(job_id)
         if job_id not in self.jobs:
             raise _no_such_job()

@@ -28,7 +28,9 @@ from slurmapi import (
     SlurmNoSuchJob,
     SlurmRefused,
     SlurmUnreachable,
+    SlurmUnreadable,
     Submitted,
+    answers,
     is_word_of_slurm,
 )
 from tests.support.loop_time import pass_time
@@ -402,6 +404,25 @@ async def test_word_of_slurm_about_one_job_lasts(
     with pytest.raises(SlurmError) as raised:
         await client.job(5)
     assert is_word_of_slurm(raised.value)
+
+
+async def test_answer_about_an_array_is_decoded_once(
+    server: Server, client: SlurmClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all tasks of the array, and anybody may have a pod name its id."""
+    monkeypatch.delattr(answers, "RecordsAnswer")
+    server.on("GET job/5", ok({"jobs": [{"job_id": number} for number in range(6, 1000)]}))
+    with pytest.raises(SlurmUnreadable):
+        await client.job(5)
+
+
+async def test_answer_may_be_no_longer_than_the_caller_says(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on("GET job/5", ok({"jobs": [{"job_id": 5, "name": 3000 * "x"}]}))
+    with pytest.raises(SlurmUnreadable):
+        await client.job(5, longest=2000)
+    assert (await client.job(5)).name == 3000 * "x"
 
 
 @pytest.mark.parametrize("reply", SAYS_NOTHING.values(), ids=SAYS_NOTHING)
