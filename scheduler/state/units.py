@@ -85,8 +85,8 @@ class Placeholder:
     doubted_at: float = float("-inf")
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
-    """It has been in the kind of state that it is in now (running, ended and so on) since this time
-    or longer, or was once more: the last request whose answer showed that was sent then.
+    """When the last request was sent whose answer showed the kind of state that it is in now:
+    running, ended and so on. So it was in that state at this time or later.
     """
     shown_in: int = 0
     """The number of the last answer that showed this kind of state and the states of other jobs; 0
@@ -136,15 +136,16 @@ class Placeholder:
         self.edition += 1
 
     def confirm(self, *, asked: float, answer: int = 0) -> None:
-        """Note that an answer shows the kind of state that is known already. What several answers
-        show can be put in order only where one was asked for after the other had come.
+        """Note that an answer shows the kind of state that is known already. The parameters are as
+        for `enter`.
         """
         self.asked_at = max(self.asked_at, asked)
         self.shown_in = answer or self.shown_in
 
     def ran_beside(self, other: Placeholder) -> bool:
         """Whether Slurm has said that this job runs, or is suspended, since `other` runs. Then
-        `other` cannot have got what this one held.
+        `other` cannot have got what this one held. Of two answers the one that was asked for after
+        the other had come is the later one; otherwise their order is not known.
         """
         if other.runs_from is None or self.state is None or self.state.base not in _STARTED:
             return False
