@@ -104,7 +104,8 @@ class PulsePace:
         count = len(self._units.job_ids())
         idle = self._idle if count <= _FEW_JOBS else max(self._idle, _IDLE_SECONDS_OF_MANY)
         wanted = self._fast if hurry is not PulseHurry.NONE or self._waits() else idle
-        requests = 1 + count // CHUNK
+        # Above CHUNK the jobs that run are asked about apart, which may take one request more.
+        requests = 1 if count <= CHUNK else 2 + count // CHUNK
         slowest = max(wanted, requests / REQUESTS_PER_SECOND, took * _REST_FACTOR)
         quick = max(self._quick_seconds(count, hurry), took * _QUICK_REST_FACTOR)
         return min(slowest, quick, _LONGEST_SECONDS)

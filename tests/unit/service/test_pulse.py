@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -13,7 +14,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
 from scheduler.slurm.pulse import Pulse
-from scheduler.slurm.pulse_pace import REQUESTS_PER_SECOND, SAVED_REQUESTS
+from scheduler.slurm.pulse_pace import CHUNK, REQUESTS_PER_SECOND, SAVED_REQUESTS
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -113,6 +114,23 @@ async def test_thousands_are_asked_for_no_faster(pulsed, slurm):
     async with pulsed.running():
         await asyncio.sleep(20)
     assert slurm.calls["states"] <= 20 * 8 / 10 + 2
+
+
+async def test_two_kinds_of_jobs_above_a_thousand_cost_no_more_than_eight_requests_a_second(
+    slurm, pulsed
+):
+    for _ in range(1100):
+        pulsed.add()
+    for _ in range(1100):
+        slurm.start(pulsed.add(waiting=False).job.job_id, node="n1")
+    slurm.seconds["states"] = 0.0
+    async with pulsed.running():
+        await asyncio.sleep(1)
+        slurm.asked.clear()
+        await asyncio.sleep(20)
+    requests = [math.ceil(len(ids) / CHUNK) for name, ids in slurm.asked if name == "states"]
+    assert len(requests) > 40
+    assert sum(requests) <= 20 * REQUESTS_PER_SECOND + 3
 
 
 async def test_pulse_is_slow_while_no_pod_waits(slurm, pulsed):
