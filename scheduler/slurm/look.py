@@ -49,6 +49,11 @@ async def laid_out(
         return record
 
 
+def _names_pod_of(unit: Unit, record: TaggedJob) -> bool:
+    """Whether the job's tag names a pod of the unit. Otherwise a pod names the job of others."""
+    return record.tag is not None and not unit.uids.isdisjoint(record.tag.uids)
+
+
 async def look(
     client: SlurmClient, unit: Unit, job: Placeholder, *, clock: Callable[[], float]
 ) -> None:
@@ -62,7 +67,7 @@ async def look(
     try:
         with Arrival(clock) as arrival:
             record = await read_job(client, job.job_id, claimed=job.claimed)
-            if record.packed:
+            if record.packed and (not job.claimed or _names_pod_of(unit, record)):
                 record = await laid_out(client, record, known=job.record)
             at = arrival.earliest()
     except SlurmNoSuchJob:

@@ -54,6 +54,19 @@ async def test_each_node_gets_as_many_pods_as_slurm_says(slurm, kube, service):
     assert len(slurm.submissions) == 1
 
 
+async def test_pod_that_only_names_the_job_of_another_gang_costs_no_long_request(
+    slurm, kube, service
+):
+    await packed(slurm, kube, service, n1=3, n2=1)
+    before = slurm.calls["laid_out"]
+    for number in range(10):
+        name = f"other-{number}"
+        kube.create(name, name=name, namespace="other", annotations={JOB_ID: "1"})
+    await asyncio.sleep(20)
+    assert slurm.calls["job"] > 10
+    assert slurm.calls["laid_out"] == before
+
+
 def untold(slurm: TinySlurm, job_id: int = 1) -> Job:
     """Slurm does not tell the CPUs of one of the nodes; returns the whole record."""
     whole = slurm.jobs[job_id]
