@@ -370,6 +370,11 @@ class Pod(Resident, frozen=True, gc=False):
         """Whether all its containers have ended without an error."""
         return self.status.phase == "Succeeded"
 
+    def bound_to(self, node: str) -> Pod:
+        """The pod as it is once it is bound to that Node."""
+        spec = msgspec.structs.replace(self.spec, node_name=node)
+        return msgspec.structs.replace(self, spec=spec)
+
 
 class NodeSpec(Wire, frozen=True, gc=False):
     """What an administrator has set on a Node."""

@@ -91,6 +91,8 @@ class News:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """One of our pods was added, changed or deleted."""
+        if new is None and old is not None:
+            old = self._where_bound(old)
         self._presence.changed(old, new)
         if old is None and new is not None:
             self._gangs.came(new)
@@ -108,6 +110,17 @@ class News:
                 self._changed(old, new)
         if old is not None and new is None:
             self._gangs.went(old.metadata.uid)
+
+    def _where_bound(self, pod: Pod) -> Pod:
+        """The pod, which is gone, on its Node. It may be deleted by force before the watch has
+        shown our binding, and its containers may run nevertheless.
+        """
+        uid = pod.metadata.uid
+        unit = self._units.of_pod(uid)
+        node = "" if unit is None else unit.bindings.nodes.get(uid, "")
+        if pod.spec.node_name or not node:
+            return pod
+        return pod.bound_to(node)
 
     def _changed(self, old: Pod, new: Pod) -> None:
         if self._leads() and self._is_our_binding(old, new):

@@ -470,6 +470,30 @@ async def test_pod_is_not_bound_beside_one_whose_job_is_said_to_run_too_late(
     assert (UID, "n1") not in kube.bindings
 
 
+async def test_pod_that_is_deleted_by_force_before_the_watch_shows_its_node_may_still_run(
+    slurm, kube, service
+):
+    service.start()
+    kube.create(OTHER, name="other")
+    await asyncio.sleep(5)
+    kube.lag = 1000.0
+    slurm.start(1, node="n1")
+    await asyncio.sleep(3)
+    assert (OTHER, "n1") in kube.bindings
+    kube.lag = 0.01
+    kube.force_delete_unseen(OTHER)
+    await asyncio.sleep(1)
+    assert slurm.live(1), "its containers may run for their grace period"
+    slurm.end(1, BaseState.PREEMPTED)
+    kube.create(UID)
+    await asyncio.sleep(5)
+    slurm.start(2, node="n1")
+    await asyncio.sleep(30)
+    assert not kube.runs(UID)
+    await asyncio.sleep(60)
+    assert kube.runs(UID)
+
+
 async def _asked_for_states(slurm: TinySlurm) -> None:
     asked = slurm.calls["states"]
     while slurm.calls["states"] == asked:  # noqa: ASYNC110 - a mere number

@@ -317,6 +317,14 @@ class TinyKube:
         """As `kubectl delete --force --grace-period=0`: nobody waits for the kubelet."""
         self._remove(uid)
 
+    def force_delete_unseen(self, uid: str) -> None:
+        """The same while the watch is broken: a new list lacks the pod, and changes that the watch
+        has not shown yet are never shown.
+        """
+        del self.pods[uid]
+        self._unseen = deque(it for it in self._unseen if it[0] != uid)
+        self.lose(uid)
+
     def end_containers(self, uid: str) -> None:
         """The containers have stopped, and the kubelet says so."""
         pod = self.pods[uid]
@@ -406,6 +414,8 @@ class TinyKube:
         self._loop.call_later(self.lag, self._deliver)  # timers of one moment have no order
 
     def _deliver(self) -> None:
+        if not self._unseen:
+            return  # it was of a pod that is gone
         uid, change = self._unseen.popleft()
         change()
         self.on_change(uid)
