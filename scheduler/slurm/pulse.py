@@ -52,6 +52,8 @@ _BREATHE_EVERY: Final = 100
 _SEARCHED_AT_ONCE: Final = 2000
 # If a pulse is this much late, the process stood still and has missed one.
 _LATE_SECONDS: Final = 5.0
+# With more than CHUNK jobs, requests follow each other if the last one took no longer than this.
+_FAST_ANSWER_SECONDS: Final = 0.25
 # Limits the requests of one pulse for claimed ids. To find one bad id among 1000 takes 20 requests,
 # and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
@@ -73,8 +75,8 @@ _DOUBTED_PER_SECOND: Final = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What Slurm says of the jobs `ids`, which may be less than all of them. What one request has
-    shown was so at one moment; then the answer has a `number` of its own.
+    """What Slurm says of the jobs `ids`; `states` lacks those that it does not know. What one
+    request has shown was so at one moment; then the answer has a `number` of its own.
     """
 
     ids: Sequence[int]
@@ -121,6 +123,8 @@ class Pulse:
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
         self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
         self._numbers = itertools.count(1)  # of answers
+        self._answer_took = 0.0
+        self._in_turn = 1  # requests for states that followed each other
         self._failures = 0
         self._reasons = LookAllowance(_REASONS_PER_SECOND)
         self._made_ready = LookAllowance(_MADE_READY_PER_SECOND)
@@ -173,40 +177,47 @@ class Pulse:
         async with self._asking:
             self._asked_for = cause
             waiting, running, claimed = list[int](), list[int](), list[int]()
+            many = len(job_ids) > CHUNK
             async for some in in_chunks(job_ids, size=_SEARCHED_AT_ONCE):
                 for job_id in some:
                     if self._claimed(job_id):
                         claimed.append(job_id)
-                    elif self._runs(job_id):
+                    elif many and self._started(job_id):
                         running.append(job_id)
                     else:
                         waiting.append(job_id)
-            known = [*waiting, *running]
-            # What Slurm says of a job that runs counts for a job that has started beside it only if
-            # one request has shown both, or if Slurm was asked later. So the requests for jobs that
-            # run follow those for jobs that may have started.
-            first = len(waiting) if len(waiting) > CHUNK else CHUNK if waiting else 0
-            parts = [ids for ids in (known[:first], known[first:]) if ids]
+            parts = self._steps(waiting, running)
             self.pace.spend(sum(math.ceil(len(ids) / CHUNK) for ids in parts))
             answers = [await self._ask(ids) for ids in parts]
+            self._in_turn = max(1, len(parts))
             for answer in reversed(answers):
                 await self._take(answer)
             found = {job_id: state for it in answers for job_id, state in it.states.items()}
             return {**found, **await self._try_claimed(sorted(claimed))}
 
+    def _steps(self, waiting: list[int], running: list[int]) -> list[list[int]]:
+        """The ids of what is asked for together. What Slurm says of a job that runs counts for a
+        job that has started beside it only if one request has shown both, or if Slurm was asked
+        later. So the requests for jobs that run follow those for jobs that may have started. A
+        slow Slurm is asked for all at once: otherwise news of ends would wait for two slow answers.
+        """
+        known = [*waiting, *running]
+        if len(known) <= CHUNK or self._answer_took > _FAST_ANSWER_SECONDS:
+            return [known] if known else []
+        first = len(waiting) if len(waiting) > CHUNK else CHUNK if waiting else 0
+        return [ids for ids in (known[:first], known[first:]) if ids]
+
     async def _ask(self, ids: list[int]) -> _Answer:
         asked = self._clock()
         states = await self._client.job_states(ids)
+        answered = self._clock()
+        self._answer_took = answered - asked
         number = next(self._numbers) if len(ids) <= CHUNK else 0
-        return _Answer(ids=ids, states=states, asked=asked, answered=self._clock(), number=number)
+        return _Answer(ids=ids, states=states, asked=asked, answered=answered, number=number)
 
-    def _runs(self, job_id: int) -> bool:
-        """Whether Slurm has said that the job runs."""
+    def _started(self, job_id: int) -> bool:
         jobs = (unit.job for unit in self._units.by_job(job_id))
-        return any(
-            it is not None and it.state is not None and it.state.base is BaseState.RUNNING
-            for it in jobs
-        )
+        return any(job is not None and job.started for job in jobs)
 
     def _claimed(self, job_id: int) -> bool:
         """Whether the job is known from annotations only. Anybody may write any number there."""
@@ -303,7 +314,7 @@ class Pulse:
             return self._clock() - began
         self.last_answer_at = self._clock()
         self._on_pulse(None)
-        return self._clock() - began
+        return (self._clock() - began) / self._in_turn
 
     async def _ping(self) -> None:
         """Raises SlurmError if the controller does not answer. With an invalid token a ping looks
@@ -340,19 +351,21 @@ class Pulse:
         asked, answered, number = answer.asked, answer.answered, answer.number
         async for job_id in with_pauses(answer.ids, every=_BREATHE_EVERY):
             state = answer.states.get(job_id)
-            lives = state is not None and not state.ended
             for unit in self._units.by_job(job_id):
                 job = unit.job
                 if job is None or job.asked_at > answered:
                     continue  # a look at it was asked for later, and has been answered meanwhile
-                if lives:
-                    job.lived_at = answered
                 if state is None:
                     self._absent(unit, job)
-                elif state != job.state or job.missing:
-                    self._changed(unit, job, state, asked=asked, answered=answered, number=number)
-                else:
+                    continue
+                if state == job.state and not job.missing:
                     job.confirm(asked=asked, answer=number)
+                elif job.may_be_older(state, asked=asked):
+                    continue  # as a look has shown meanwhile
+                else:
+                    self._changed(unit, job, state, asked=asked, answered=answered, number=number)
+                if not state.ended:
+                    job.lived_at = answered
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
         """Note that the answer lacks the job. This is only a doubt, which looks at the job must

@@ -92,8 +92,8 @@ class Placeholder:
     """The number of the last answer that showed this kind of state and the states of other jobs; 0
     if there was none.
     """
-    over_at: float | None = None
-    """When an answer showed that it has ended."""
+    stopped_at: float = float("-inf")
+    """When an answer last showed that it has ended, or that it does not run any more."""
     has_held: bool = False
     """Whether this process has seen the present run of the job on the Node of one of the unit's
     pods. If that Node is said to be another Slurm node later, the job has not moved.
@@ -115,6 +115,21 @@ class Placeholder:
         runs = self.state.base is BaseState.RUNNING and not self.state.configuring
         return runs and self.looked_at < self.allocated_at
 
+    @property
+    def started(self) -> bool:
+        """Whether Slurm has said that it runs, or is suspended."""
+        return self.state is not None and self.state.base in _STARTED
+
+    def may_be_older(self, state: JobState, *, asked: float) -> bool:
+        """Whether an answer with another kind of state, to a request that was sent at `asked`, may
+        be older than the one which showed that the job runs, or that it does not run any more.
+        """
+        if self.state is None or self.state.base is state.base or state.ended:
+            return False
+        if self.runs_from is not None and state.base is BaseState.PENDING:
+            return asked < self.runs_from
+        return asked < self.stopped_at
+
     def enter(self, state: JobState, *, at: float, asked: float, answer: int = 0) -> None:
         """Note the state that a pulse or a look has shown, which counts as being as old as `at`.
         The request was sent at `asked`; `answer` is the number of an answer about several jobs. If
@@ -124,8 +139,10 @@ class Placeholder:
             self.asked_at, self.shown_in = asked, answer
         else:
             self.confirm(asked=asked, answer=answer)
-        self.over_at = (at if self.over_at is None else self.over_at) if state.ended else None
         runs = state.base is BaseState.RUNNING
+        ran = self.state is not None and self.state.base is BaseState.RUNNING
+        if (ran and not runs) or state.ended:
+            self.stopped_at = at
         if not runs:
             self.running_since = self.allocated_at = 0.0
             self.has_held = False
@@ -147,17 +164,17 @@ class Placeholder:
         `other` cannot have got what this one held. Of two answers the one that was asked for after
         the other had come is the later one; otherwise their order is not known.
         """
-        if other.runs_from is None or self.state is None or self.state.base not in _STARTED:
+        if other.runs_from is None or not self.started:
             return False
         together = bool(self.shown_in) and self.shown_in == other.runs_in
         return together or self.asked_at >= other.runs_from
 
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
-        `answered_at`, and its content counts as being as old as `at`. An answer that was under way
-        while another one showed that the job has ended may be the older one, and is dropped.
+        `answered_at`, and its content counts as being as old as `at`. It is dropped if it
+        `may_be_older`.
         """
-        if self.over_at is not None and asked < self.over_at and not record.state.ended:
+        if self.may_be_older(record.state, asked=asked):
             return
         if self._started_anew(record):
             self.runs_from, self.runs_in, self.has_held = None, 0, False

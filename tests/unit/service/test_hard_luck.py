@@ -470,6 +470,35 @@ async def test_pod_is_not_bound_beside_one_whose_job_is_said_to_run_too_late(
     assert (UID, "n1") not in kube.bindings
 
 
+@pytest.mark.parametrize("base", [BaseState.PENDING, BaseState.SUSPENDED])
+@pytest.mark.parametrize("seconds", [0.6, 1.5])
+async def test_pod_is_not_bound_because_of_a_look_before_its_job_lost_the_node(
+    slurm, kube, service, base, seconds, monkeypatch
+):
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(5)
+    job, late = slurm.job, [seconds]
+
+    async def slowly(job_id: int) -> Job:
+        found: Job = await job(job_id)
+        if late:
+            await asyncio.sleep(late.pop())
+        return found
+
+    monkeypatch.setattr(slurm, "job", slowly)
+    slurm.start(1, node="n1")
+    while late:  # noqa: ASYNC110 - a mere number
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
+    if base is BaseState.PENDING:
+        slurm.requeue(1)
+    else:
+        slurm.change(1, base)
+    await asyncio.sleep(10)
+    assert not kube.bindings
+
+
 async def test_pod_that_is_deleted_by_force_before_the_watch_shows_its_node_may_still_run(
     slurm, kube, service
 ):

@@ -798,6 +798,91 @@ async def test_jobs_that_run_are_asked_about_after_those_that_may_have_started(
     assert all(it.job.ran_beside(new.job) for it in running for new in starts)
 
 
+async def test_slow_slurm_is_asked_for_all_states_at_once(slurm, pulsed):
+    """News of ends would wait for two slow answers."""
+    for unit in [pulsed.add() for _ in range(1500)][:1400]:
+        slurm.start(unit.job.job_id, node="n1")
+    ids, clock = list(pulsed.units.job_ids()), asyncio.get_running_loop().time
+    slurm.seconds["states"] = 1.0
+    await pulsed.pulse.look_now(ids)
+    began, before = clock(), slurm.calls["states"]
+    await pulsed.pulse.look_now(ids)
+    assert slurm.calls["states"] - before == 1
+    assert clock() - began < 1.1
+    slurm.seconds["states"] = 0.01
+    await pulsed.pulse.look_now(ids)
+    before = slurm.calls["states"]
+    await pulsed.pulse.look_now(ids)
+    assert slurm.calls["states"] - before == 2
+
+
+async def test_suspended_job_holds_its_place_beside_those_that_may_have_started(slurm, pulsed):
+    waiting = [pulsed.add() for _ in range(1100)]
+    slurm.change(waiting[0].job.job_id, BaseState.SUSPENDED, nodes=("n1",))
+    ids = list(pulsed.units.job_ids())
+    await pulsed.pulse.look_now(ids)
+    slurm.start(waiting[1].job.job_id, node="n1")
+    await pulsed.pulse.look_now(ids)
+    assert waiting[0].job.ran_beside(waiting[1].job)
+
+
+async def test_end_that_a_look_has_shown_is_not_undone_by_a_request_before_it(
+    slurm, pulsed, monkeypatch
+):
+    unit, clock = pulsed.add(waiting=False), asyncio.get_running_loop().time
+    ids = [unit.job.job_id]
+    slurm.start(ids[0], node="n1")
+    await pulsed.pulse.look_now(ids)
+    states = slurm.job_states
+
+    async def late(job_ids: list[int]) -> dict[int, JobState]:
+        found: dict[int, JobState] = await states(job_ids)
+        await asyncio.sleep(2)
+        return found
+
+    monkeypatch.setattr(slurm, "job_states", late)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(pulsed.pulse.look_now(ids))
+        await asyncio.sleep(1)
+        slurm.end(ids[0], BaseState.PREEMPTED)
+        await look(cast("SlurmClient", slurm), unit, unit.job, clock=clock)
+    assert unit.job.state.ended
+
+
+async def test_late_look_does_not_have_a_job_wait_again(slurm, pulsed, monkeypatch):
+    unit, clock = pulsed.add(), asyncio.get_running_loop().time
+    ids = [unit.job.job_id]
+    job = slurm.job
+
+    async def late(job_id: int) -> Job:
+        found: Job = await job(job_id)
+        await asyncio.sleep(2)
+        return found
+
+    monkeypatch.setattr(slurm, "job", late)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(look(cast("SlurmClient", slurm), unit, unit.job, clock=clock))
+        await asyncio.sleep(1)
+        slurm.start(ids[0], node="n1")
+        await pulsed.pulse.look_now(ids)
+    assert unit.job.started
+    slurm.requeue(ids[0])
+    await pulsed.pulse.look_now(ids)
+    assert not unit.job.started
+
+
+async def test_pause_after_two_requests_in_turn_is_that_after_one(slurm, pulsed):
+    for unit in [pulsed.add() for _ in range(1500)][:1400]:
+        slurm.start(unit.job.job_id, node="n1")
+    slurm.seconds["states"] = 0.2
+    async with pulsed.running():
+        await asyncio.sleep(5)
+        before = slurm.calls["states"]
+        await asyncio.sleep(24)
+        each = 0.2 + 0.2 + 2 * 0.2  # two answers, and twice the time of one
+        assert slurm.calls["states"] - before == pytest.approx(2 * 24 / each, abs=4)
+
+
 async def test_look_says_that_a_job_holds_its_place_as_a_pulse_does(slurm, pulsed):
     unit, new, clock = pulsed.add(), pulsed.add(), asyncio.get_running_loop().time
     slurm.start(unit.job.job_id, node="n1")

@@ -18,10 +18,10 @@ from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
-# Python 3.11 makes 1560 to 1570, by the order in which random pauses end; newer ones make fewer.
+# Python 3.11 makes 1570 to 1580, by the order in which random pauses end; newer ones make fewer.
 # The doubles of the two servers, asyncio and the log are counted, too; the requests of the two
 # clients are not (slurmapi/test_slurm_http1_cost.py).
-CALLS_PER_POD: Final = 1600
+CALLS_PER_POD: Final = 1630
 
 
 @pytest.fixture
