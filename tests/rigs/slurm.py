@@ -280,8 +280,10 @@ class SlurmRig:
 
         The file's time is no proof, because the kernel's clock for it runs milliseconds behind.
         """
-        state = self._run / "state/job_state"
-        return state.exists() and text.encode() in state.read_bytes()
+        try:
+            return text.encode() in (self._run / "state/job_state").read_bytes()
+        except FileNotFoundError:
+            return False  # slurmctld removes the old file just before it puts the new one there
 
     def call(self, *command: str) -> str:
         """Run a command of Slurm as root; returns its output. RuntimeError if it fails."""
