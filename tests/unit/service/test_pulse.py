@@ -849,17 +849,22 @@ async def test_end_that_a_look_has_shown_is_not_undone_by_a_request_before_it(
     assert unit.job.state.ended
 
 
-async def test_late_look_does_not_have_a_job_wait_again(slurm, pulsed, monkeypatch):
-    unit, clock = pulsed.add(), asyncio.get_running_loop().time
-    ids = [unit.job.job_id]
+def _answer_looks_late(slurm: TinySlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a look shows was so two seconds before its answer comes."""
     job = slurm.job
 
     async def late(job_id: int) -> Job:
-        found: Job = await job(job_id)
+        found = await job(job_id)
         await asyncio.sleep(2)
         return found
 
     monkeypatch.setattr(slurm, "job", late)
+
+
+async def test_late_look_does_not_have_a_job_wait_again(slurm, pulsed, monkeypatch):
+    unit, clock = pulsed.add(), asyncio.get_running_loop().time
+    ids = [unit.job.job_id]
+    _answer_looks_late(slurm, monkeypatch)
     async with asyncio.TaskGroup() as group:
         group.create_task(look(cast("SlurmClient", slurm), unit, unit.job, clock=clock))
         await asyncio.sleep(1)
@@ -916,14 +921,7 @@ async def test_late_answer_of_a_look_does_not_undo_an_end(slurm, pulsed, monkeyp
     ids = [old.job.job_id, new.job.job_id]
     slurm.start(ids[0], node="n1")
     await pulsed.pulse.look_now(ids)
-    job = slurm.job
-
-    async def late(job_id: int) -> Job:
-        found: Job = await job(job_id)
-        await asyncio.sleep(2)
-        return found
-
-    monkeypatch.setattr(slurm, "job", late)
+    _answer_looks_late(slurm, monkeypatch)
     async with asyncio.TaskGroup() as group:
         group.create_task(look(cast("SlurmClient", slurm), old, old.job, clock=clock))
         await asyncio.sleep(1)
