@@ -252,12 +252,13 @@ class Pulse:
             answer = _Answer(ids=asked, states=states, asked=sent, answered=self._clock())
             await self._take(answer)
             found |= states
-        unasked = [job_id for ids in left for job_id in ids]
+        unasked, now = [job_id for ids in left for job_id in ids], self._clock()
+        nothing = _Answer(ids=unasked, states={}, asked=now, answered=now)
         async for job_id in with_pauses(unasked, every=_BREATHE_EVERY):
             for unit in self._units.by_job(job_id):
-                job, now = unit.job, self._clock()
+                job = unit.job
                 if job is not None and job.claimed and (job.state != _UNKNOWN or job.missing):
-                    self._changed(unit, job, _UNKNOWN, asked=now, answered=now)
+                    self._changed(unit, job, _UNKNOWN, nothing)
         return found
 
     def _refute_claims(self, job_id: int) -> None:
@@ -348,7 +349,7 @@ class Pulse:
 
     async def _take(self, answer: _Answer) -> None:
         """Store the states."""
-        asked, answered, number = answer.asked, answer.answered, answer.number
+        asked, answered = answer.asked, answer.answered
         async for job_id in with_pauses(answer.ids, every=_BREATHE_EVERY):
             state = answer.states.get(job_id)
             for unit in self._units.by_job(job_id):
@@ -359,11 +360,11 @@ class Pulse:
                     self._absent(unit, job)
                     continue
                 if state == job.state and not job.missing:
-                    job.confirm(asked=asked, answer=number)
+                    job.confirm(asked=asked, answer=answer.number)
                 elif job.may_be_older(state, asked=asked):
                     continue  # as a look has shown meanwhile
                 else:
-                    self._changed(unit, job, state, asked=asked, answered=answered, number=number)
+                    self._changed(unit, job, state, answer)
                 if not state.ended:
                     job.lived_at = answered
 
@@ -375,20 +376,16 @@ class Pulse:
             job.missing, job.missed_at = FIRST, self._clock()
             self._on_change(unit.key, self._asked_for)
 
-    def _changed(
-        self,
-        unit: Unit,
-        job: Placeholder,
-        state: JobState,
-        *,
-        asked: float,
-        answered: float,
-        number: int = 0,
-    ) -> None:
+    def _changed(self, unit: Unit, job: Placeholder, state: JobState, answer: _Answer) -> None:
         ran = job.state is not None and job.state.base is BaseState.RUNNING
         starts = state.base is BaseState.RUNNING and not ran
-        job.enter(state, at=self._clock(), asked=asked, answer=number)
-        job.runs(since=answered, answer=number)
+        job.enter(
+            state,
+            at=self._clock(),
+            asked=answer.asked,
+            answered=answer.answered,
+            answer=answer.number,
+        )
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
         if starts:

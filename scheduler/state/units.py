@@ -130,10 +130,12 @@ class Placeholder:
             return asked < self.runs_from
         return asked < self.stopped_at
 
-    def enter(self, state: JobState, *, at: float, asked: float, answer: int = 0) -> None:
+    def enter(
+        self, state: JobState, *, at: float, asked: float, answered: float, answer: int = 0
+    ) -> None:
         """Note the state that a pulse or a look has shown, which counts as being as old as `at`.
-        The request was sent at `asked`; `answer` is the number of an answer about several jobs. If
-        the job runs again later, only a look shows on which nodes.
+        The request was sent at `asked`, and the answer came at `answered`; `answer` is the number
+        of one about several jobs. If the job runs again later, only a look shows on which nodes.
         """
         if self.state is None or self.state.base is not state.base:
             self.asked_at, self.shown_in = asked, answer
@@ -145,10 +147,12 @@ class Placeholder:
             self.stopped_at = at
         if not runs:
             self.running_since = self.allocated_at = 0.0
-            self.has_held = False
+            self.runs_from, self.runs_in, self.has_held = None, 0, False
         elif self.running_since and self.state is not None:
             made_ready = self.state.configuring and not state.configuring
             self.running_since = at if made_ready else self.running_since
+        if runs and self.runs_from is None:
+            self.runs_from, self.runs_in = answered, answer
         self.state = state
         self.edition += 1
 
@@ -182,10 +186,9 @@ class Placeholder:
         self.proven = asked >= self.doubted_at
         if self.known_as is None and self._is_the_one_made(record, asked=asked):
             self.recognise(record)
-        self.enter(record.state, at=at, asked=asked)
+        self.enter(record.state, at=at, asked=asked, answered=answered_at)
         if record.state.base is BaseState.RUNNING:
             self.running_since = self.running_since or at
-        self.runs(since=answered_at)
         self.seen_live = self.seen_live or not record.state.ended
         if not record.state.ended:
             self.lived_at = at
@@ -262,15 +265,6 @@ class Placeholder:
         if self.missed_at is None or self.lived_at is None:
             return False
         return self.missed_at - self.lived_at < seconds
-
-    def runs(self, *, since: float, answer: int = 0) -> None:
-        """Note `since` when it is known to run, or that it does not run, by its present state;
-        `answer` as for `enter`.
-        """
-        if self.state is None or self.state.base is not BaseState.RUNNING:
-            self.runs_from, self.runs_in = None, 0
-        elif self.runs_from is None:
-            self.runs_from, self.runs_in = since, answer
 
     def believed(self, since: float | None) -> bool:
         """Whether the record may be acted upon; for `since` see Units.believed_since."""

@@ -39,7 +39,6 @@ _OWNER_OF_FIELD: Final = {"waiting": "reconcile", "silent": "slurm", "binding": 
 # Who calls a method that writes, where that is not the owner alone.
 _CALLERS: Final = {
     "Placeholder.saw": {"slurm"},
-    "Placeholder.runs": {"slurm"},
     "Placeholder.enter": {"slurm"},
     "Placeholder.confirm": {"slurm"},
     "Placeholder.doubt": {"slurm", "execute"},

@@ -128,7 +128,9 @@ class Scene:
             case "new run":
                 self.set_runs_from()
             case "runs" | "waits" | "ends" | "suspended":
-                self.job(uid).enter(state(_STATES[step]), at=self.now, asked=self.now)
+                self.job(uid).enter(
+                    state(_STATES[step]), at=self.now, asked=self.now, answered=self.now
+                )
             case "missing":
                 self.job(uid).missing = 1
             case "found":

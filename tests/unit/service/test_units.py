@@ -199,5 +199,5 @@ def test_unit_owns_no_job_without_a_tag_of_its_scheduler(comment):
 def test_job_that_does_not_run_has_no_time_of_its_start(base: BaseState) -> None:
     """Whether a pulse or a look shows it first: the next start is another one."""
     job = Placeholder(7, state=JobState(BaseState.RUNNING), allocated_at=10.0, running_since=11.0)
-    job.enter(JobState(base), at=20.0, asked=20.0)
+    job.enter(JobState(base), at=20.0, asked=20.0, answered=20.0)
     assert (job.allocated_at, job.running_since) == (0.0, 0.0)
