@@ -450,15 +450,7 @@ async def test_pod_is_not_bound_beside_one_whose_job_is_said_to_run_too_late(
     kube.create(UID)
     await asyncio.sleep(5)
     (new,) = slurm.jobs.keys() - {old}
-    job, late = slurm.job, [seconds]
-
-    async def slowly(job_id: int) -> Job:
-        found: Job = await job(job_id)
-        if job_id == old and late:
-            await asyncio.sleep(late.pop())
-        return found
-
-    monkeypatch.setattr(slurm, "job", slowly)
+    late = _one_look_is_late(slurm, monkeypatch, old, seconds)
     service.units.get(OTHER).job.doubt(asyncio.get_running_loop().time())
     service.queue.add(OTHER, WakeCause.WATCH)
     await asyncio.sleep(0.05)
@@ -478,15 +470,7 @@ async def test_pod_is_not_bound_because_of_a_look_before_its_job_lost_the_node(
     service.start()
     kube.create(UID)
     await asyncio.sleep(5)
-    job, late = slurm.job, [seconds]
-
-    async def slowly(job_id: int) -> Job:
-        found: Job = await job(job_id)
-        if late:
-            await asyncio.sleep(late.pop())
-        return found
-
-    monkeypatch.setattr(slurm, "job", slowly)
+    late = _one_look_is_late(slurm, monkeypatch, 1, seconds)
     slurm.start(1, node="n1")
     while late:  # noqa: ASYNC110 - a mere number
         await asyncio.sleep(0.005)
@@ -521,6 +505,24 @@ async def test_pod_that_is_deleted_by_force_before_the_watch_shows_its_node_may_
     assert not kube.runs(UID)
     await asyncio.sleep(60)
     assert kube.runs(UID)
+
+
+def _one_look_is_late(
+    slurm: TinySlurm, monkeypatch: pytest.MonkeyPatch, late_id: int, seconds: float
+) -> list[float]:
+    """What the next look at this job shows was so that many seconds before its answer comes. The
+    list that is returned is empty once that look has been made.
+    """
+    job, late = slurm.job, [seconds]
+
+    async def slowly(job_id: int) -> Job:
+        found = await job(job_id)
+        if job_id == late_id and late:
+            await asyncio.sleep(late.pop())
+        return found
+
+    monkeypatch.setattr(slurm, "job", slowly)
+    return late
 
 
 async def _asked_for_states(slurm: TinySlurm) -> None:
