@@ -10,7 +10,7 @@ class Bindings:
     """Written by `execute`, which binds."""
 
     nodes: dict[str, str] = field(default_factory=dict)
-    """Pod uid to Node of bindings that were made, until the watch shows them."""
+    """Pod uid to Node of bindings that were made, also once the watch shows them."""
     at: float = 0.0
     """When this process bound the pod; 0 once its containers have started."""
     unfit_since: float | None = None
