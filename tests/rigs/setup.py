@@ -24,7 +24,12 @@ from tests.rigs import (
 from tests.rigs.prerequisites import PrerequisiteError, announced, need_root
 from tests.support import former
 
-_TOOLS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux"}
+_TOOLS: Final = {
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "ip": "iproute2",
+}
 
 
 def main() -> int:

@@ -15,6 +15,9 @@ from tempfile import mkdtemp
 from typing import Any, Final
 
 import aiohttp
+from yarl import URL
+
+from tests.support.own_network import OwnNetwork, own_network
 
 _FLAGS: Final = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
@@ -32,8 +35,9 @@ _UNTIL: Final = """new Promise((resolve) => {
 class Tab:
     """One tab. `said` is what its console says: errors, warnings, and what did not load."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, network: OwnNetwork) -> None:
         self._socket = socket
+        self._network = network
         self._numbers = itertools.count(1)
         self.said: list[str] = []
 
@@ -57,7 +61,11 @@ class Tab:
             self.said.append(json.dumps(parameters["exceptionDetails"])[:2000])
 
     async def open(self, url: str) -> None:
-        """Go to the page."""
+        """Go to the page. Its server has an IPv4 address, and is the only one that is reached."""
+        place = URL(url)
+        assert place.host is not None
+        assert place.port is not None
+        await self._network.let_in(place.host, place.port)
         for domain in ("Page", "Runtime", "Log"):
             await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=url)
@@ -114,10 +122,16 @@ class Tab:
 
 @asynccontextmanager
 async def tab(program: str) -> AsyncIterator[Tab]:
-    """A tab of a browser of its own, which ends with it."""
+    """A tab of a browser of its own, which ends with it. Needs root."""
+    async with own_network() as network, _browser(program, network) as found:
+        yield found
+
+
+@asynccontextmanager
+async def _browser(program: str, network: OwnNetwork) -> AsyncIterator[Tab]:
     folder = mkdtemp(prefix="browser-")
     process = await asyncio.create_subprocess_exec(
-        *(program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"),
+        *(*network.enter, program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -127,12 +141,13 @@ async def tab(program: str) -> AsyncIterator[Tab]:
         async with asyncio.timeout(_SECONDS):
             while (found := _LISTENS.search(await process.stderr.readline())) is None:
                 assert not process.stderr.at_eof(), "the browser has ended"
-        async with aiohttp.ClientSession() as session:
+        connector = aiohttp.TCPConnector(socket_factory=lambda _: network.socket())
+        async with aiohttp.ClientSession(connector=connector) as session:
             async with session.get(f"http://{found[1].decode()}/json/list") as answer:
                 pages = [it for it in await answer.json() if it["type"] == "page"]
             url = pages[0]["webSocketDebuggerUrl"]
             async with session.ws_connect(url, max_msg_size=2**26) as socket:
-                yield Tab(socket)
+                yield Tab(socket, network)
     finally:
         if process.returncode is None:
             process.kill()

@@ -95,6 +95,7 @@ def test_stories_and_live_tests_have_a_longer_limit_unless_they_say_it(tmp_path:
         "limit test_soak.py 0",  # none: it lasts for as long as it is asked to
         "limit test_many.py 1200",
         "limit test_ready.py 300.0",
+        "limit test_browser.py 300.0",
         "limit test_by_hand.py 900",
         "limit test_faketime.py 300.0",
         "limit test_kube_rig.py 300.0",
