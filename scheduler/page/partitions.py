@@ -1,8 +1,8 @@
 """What a namespace may ask for: Slurm's partitions with their nodes, as the page tells them.
 
 It works only while somebody asks. The nodes are added up once for all who ask at about the same
-time, in short turns of the loop, and one answer is made after the other. Slurm is asked for its
-nodes and its partitions at most every NODES_SECONDS.
+time, in short turns of the loop, and one answer is made after the other, with rests between them.
+Slurm is asked for its nodes and its partitions at most every NODES_SECONDS.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.page.board import NODES_SECONDS
 from scheduler.page.node_room import kube_side, room_of
 from scheduler.page.partition_rules import NamespaceRules, Say, depends_on_class
 from scheduler.page.partition_tally import Tally
-from scheduler.page.turns import ShortTurns
+from scheduler.page.turns import ShortTurns, TurnsInTurn
 from scheduler.service.shown import Shown
 from scheduler.view.partition_row import (
     LONGEST_TEXT,
@@ -95,7 +95,7 @@ class PartitionBoard:
         self._asking = asyncio.Lock()
         self._asked_until = float("-inf")
         self._trouble = ""
-        self._busy = asyncio.Lock()
+        self._answers = TurnsInTurn()
         self._counted = _Counted()
         self._fresh_until = float("-inf")
         self.counted = 0
@@ -106,8 +106,7 @@ class PartitionBoard:
         if Slurm has never answered.
         """
         await self._renew()
-        async with self._busy:
-            turns = ShortTurns()
+        async with self._answers.next() as turns:
             if self._clock() >= self._fresh_until:
                 self._counted = await self._count(turns)
                 self._fresh_until = self._clock() + TALLY_SECONDS

@@ -7,14 +7,14 @@ asks, and once for all who ask at about the same time.
 
 from __future__ import annotations
 
-import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from scheduler.page.board import Board
-from scheduler.page.turns import ShortTurns
+from scheduler.page.turns import ShortTurns, TurnsInTurn
 from scheduler.view.queue_place import MOST_QUEUE_PLACES, PlacesTold, QueuePlace
 from scheduler.view.row import Row, State
 
@@ -29,9 +29,9 @@ class QueuePlaces:
     def __init__(self, board: Board, *, clock: Callable[[], float]) -> None:
         self._board = board
         self._clock = clock
-        self._busy = asyncio.Lock()
+        self._answers = TurnsInTurn()
         self._fresh_until = float("-inf")
-        self._places: list[tuple[str, QueuePlace]] = []
+        self._places: dict[str, list[QueuePlace]] = {}
         self.ranked = 0
         """How many times the jobs were put in order."""
 
@@ -39,16 +39,15 @@ class QueuePlaces:
         """The JSON of a PlacesTold: places in a namespace, or in all for "", by uid behind
         `after`.
         """
-        async with self._busy:
-            turns = ShortTurns()
+        async with self._answers.next() as turns:
             if self._clock() >= self._fresh_until:
                 await self._rank(turns)
                 self._fresh_until = self._clock() + PLACES_SECONDS
-            return _encode(await self._made(namespace, after, turns))
+            return _encode(self._told(namespace, after))
 
     async def _rank(self, turns: ShortTurns) -> None:
-        """Put the waiting jobs of each partition in order. What is shown has a namespace for each
-        place, and is sorted by uid.
+        """Put the waiting jobs of each partition in order. What is shown are the places by uid, of
+        each namespace and of all.
         """
         self.ranked += 1
         await self._board.refresh()
@@ -73,17 +72,22 @@ class QueuePlaces:
             for place, name in sorted((ranks[it][job], it) for it in _partitions(row))[:1]:
                 best = QueuePlace(uid=row.uid, partition=name, place=place, of=len(ranks[name]))
                 places.append((row.namespace, best))
-        self._places = sorted(places, key=lambda it: it[1].uid)
-
-    async def _made(self, namespace: str, after: str, turns: ShortTurns) -> PlacesTold:
-        found: list[QueuePlace] = []
-        for of, place in self._places:
+        places.sort(key=lambda it: it[1].uid)
+        self._places = {"": [shown for _, shown in places]}
+        for namespace, shown in places:
+            self._places.setdefault(namespace, []).append(shown)
             await turns.item()
-            if place.uid > after and namespace in {"", of}:
-                if len(found) == MOST_QUEUE_PLACES:
-                    return PlacesTold(items=tuple(found), continue_=found[-1].uid)
-                found.append(place)
-        return PlacesTold(items=tuple(found))
+
+    def _told(self, namespace: str, after: str) -> PlacesTold:
+        places = self._places.get(namespace, [])
+        begin = bisect_right(places, after, key=_uid)
+        found = tuple(places[begin : begin + MOST_QUEUE_PLACES])
+        more = len(places) > begin + len(found)
+        return PlacesTold(items=found, continue_=found[-1].uid if more else "")
+
+
+def _uid(place: QueuePlace) -> str:
+    return place.uid
 
 
 def _in_order(priorities: Mapping[int, int]) -> list[int]:

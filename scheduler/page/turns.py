@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Final
 
 TURN_SECONDS: Final = 0.003
-REST_SECONDS: Final = 0.006
-"""So work that takes long gets a third of the loop's time at most."""
+_REST: Final = 2.0
+"""A rest is so many times as long as a turn: the work gets a third of the loop's time at most."""
+REST_SECONDS: Final = _REST * TURN_SECONDS
 _ITEMS: Final = 16
 """The most that is done without a look at the clock; an item takes 0.1 ms at most (measured)."""
 
@@ -17,7 +20,8 @@ class ShortTurns:
     """Call `item` after each item of the work, or `part` after many."""
 
     def __init__(self) -> None:
-        self._began = perf_counter()
+        self.began = perf_counter()
+        """When the present turn began."""
         self._items = 0
 
     async def item(self) -> None:
@@ -28,6 +32,28 @@ class ShortTurns:
 
     async def part(self) -> None:
         """As `item`, after a part of the work that is as long as many items."""
-        if perf_counter() - self._began > TURN_SECONDS:
+        if perf_counter() - self.began > TURN_SECONDS:
             await asyncio.sleep(REST_SECONDS)
-            self._began = perf_counter()
+            self.began = perf_counter()
+
+
+class TurnsInTurn:
+    """Pieces of work that come one after the other. Each is too short to rest in the middle of it,
+    but there may be many: so each begins only after a rest as well.
+    """
+
+    def __init__(self) -> None:
+        self._busy = asyncio.Lock()
+        self._rests_until = 0.0
+
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[ShortTurns]:
+        """The next piece of work is the block. The next one rests also if this one is cancelled."""
+        async with self._busy:
+            await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
+            turns = ShortTurns()
+            try:
+                yield turns
+            finally:
+                ended = perf_counter()
+                self._rests_until = ended + min(_REST * (ended - turns.began), REST_SECONDS)
