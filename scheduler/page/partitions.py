@@ -8,6 +8,7 @@ Slurm is asked for its nodes and its partitions at most every NODES_SECONDS.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -92,9 +93,8 @@ class PartitionBoard:
         self._served = frozenset(served)
         self._keeps_gpus_apart = keeps_gpus_apart
         self._clock = clock
-        self._asking = asyncio.Lock()
+        self._asking: asyncio.Task[str] | None = None
         self._asked_until = float("-inf")
-        self._trouble = ""
         self._answers = TurnsInTurn()
         self._counted = _Counted()
         self._fresh_until = float("-inf")
@@ -113,14 +113,16 @@ class PartitionBoard:
             return _encode(await self._made(namespace, after, turns))
 
     async def _renew(self) -> None:
-        """Ask Slurm once for all who ask, also if it does not answer."""
+        """Ask Slurm once for all who ask, also if it does not answer, or if they leave meanwhile:
+        a request that ended with its asker would be sent again for the next one.
+        """
         shown = self._shown
-        async with self._asking:
-            if self._clock() >= self._asked_until:
-                self._trouble = await self._ask()
-                self._asked_until = self._clock() + AGAIN_SECONDS
+        if self._asking is None or self._clock() >= self._asked_until:
+            self._asked_until = math.inf
+            self._asking = asyncio.create_task(self._ask(), name="partitions for the page")
+        trouble = await asyncio.shield(self._asking)
         if shown.partitions.listed is None or shown.records.listed is None:
-            raise NotKnownError(self._trouble or "it is asked at this moment")
+            raise NotKnownError(trouble or "it is asked at this moment")
 
     async def _ask(self) -> str:
         """Why Slurm does not answer; "" if it does."""
@@ -130,6 +132,8 @@ class PartitionBoard:
                 await self._shown.records.renew(older_than=NODES_SECONDS)
         except (SlurmError, TimeoutError) as error:
             return str(error) or f"no answer within {_SLURM_SECONDS:g} s"
+        finally:
+            self._asked_until = self._clock() + AGAIN_SECONDS
         return ""
 
     async def _count(self, turns: ShortTurns) -> _Counted:

@@ -298,6 +298,32 @@ async def test_slurm_that_does_not_answer_is_asked_once_for_all_who_ask(world: W
     assert world.slurm.asked == 1
 
 
+async def test_who_leaves_before_the_answer_does_not_have_slurm_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(world, node("n1"))
+    asked, told = asyncio.Semaphore(0), asyncio.Event()
+    begun: list[str] = []
+
+    async def slowly() -> tuple[Partition, ...]:
+        begun.append("asked")
+        asked.release()
+        await told.wait()
+        return world.slurm.told
+
+    monkeypatch.setattr(world.slurm, "partitions", slowly)
+    first = asyncio.create_task(world.partitions.answer("ns"))
+    await asyncio.wait_for(asked.acquire(), 10)
+    leaving = [first, *(asyncio.create_task(world.partitions.answer("ns")) for _ in range(50))]
+    await asyncio.sleep(0)
+    for task in leaving:
+        task.cancel()
+        await asyncio.wait([task])
+    told.set()
+    await world.partitions.answer("ns")
+    assert begun == ["asked"]
+
+
 async def test_slurm_that_does_not_answer_costs_the_age_and_not_the_answer(world: World) -> None:
     world.records.listed = []
     world.slurm.fails = SlurmUnreachable("nobody listens")
