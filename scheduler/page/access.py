@@ -1,8 +1,9 @@
 """Who may see what: Kubernetes says it, by a TokenReview and SubjectAccessReviews.
 
 A page shows the pods of a namespace to those who may list pods there, and nodes to those who may
-list Nodes. Answers are kept for a short time, so that a page costs the API server little. How
-many streams and stories there may be: `server.py`.
+list Nodes. Answers are kept for a short time, so that a page costs the API server little. Anybody
+can send tokens that nobody knows, so questions about tokens are asked at a pace, and those about
+rights do not wait behind them. How many streams and stories there may be: `server.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import asyncio
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -27,9 +30,15 @@ MOST_NAMESPACES: Final = 100
 """How many namespaces are asked about for one who may not list the pods of all."""
 LONGEST_TOKEN: Final = 4000
 """In characters: a request's header is at most 4096 bytes long."""
+MOST_TOKENS_AT_ONCE: Final = 4
 MOST_AT_ONCE: Final = 8
+"""How many questions about rights are asked at a time."""
 MOST_WAITING: Final = 256
+"""How many questions about tokens may wait, and as many about rights."""
+TOKENS_PER_SECOND: Final = 100.0
 _SECONDS: Final = 5.0
+# Kubernetes gives each token of a ServiceAccount another one. No right depends on it.
+_PER_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 _REVIEW: Final = "authentication.k8s.io/v1"
 _ACCESS: Final = "authorization.k8s.io/v1"
@@ -56,7 +65,17 @@ class User(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """A short name for the user with all that rights depend on."""
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+        extra = {key: it for key, it in self.extra.items() if key != _PER_CREDENTIAL}
+        user = msgspec.structs.replace(self, extra=extra)
+        return hashlib.sha256(msgspec.json.encode(user)).hexdigest()
+
+    @property
+    def counted_as(self) -> str:
+        """Whom a bound for one user counts: all ServiceAccounts of a namespace are one, because
+        whoever may create one may create many.
+        """
+        namespace = _namespace_of(self)
+        return f"system:serviceaccounts:{namespace}" if namespace else self.username
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +158,11 @@ class Reviews:
     def __init__(self, kube: KubeSession, *, clock: Callable[[], float]) -> None:
         self._kube = kube
         self._clock = clock
-        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
-        self._waiting = 0
+        self._tokens = _Queue(MOST_TOKENS_AT_ONCE)
+        self._rights = _Queue(MOST_AT_ONCE)
+        self._pacing = asyncio.Lock()
+        self._next_token_at = clock()
+        self._asking: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._kept: OrderedDict[object, tuple[float, Any]] = OrderedDict()
 
     async def user(self, token: str) -> User:
@@ -182,8 +204,16 @@ class Reviews:
 
     async def _authenticated(self, token: str) -> User | None:
         body = {"apiVersion": _REVIEW, "kind": "TokenReview", "spec": {"token": token}}
-        status = _decode_token(await self._post(_REVIEW, "tokenreviews", body)).status
+        async with self._tokens.place():
+            await self._pause()
+            status = _decode_token(await self._post(_REVIEW, "tokenreviews", body)).status
         return status.user if status.authenticated else None
+
+    async def _pause(self) -> None:
+        """Wait until the next token may be asked about. Who leaves meanwhile has used nothing."""
+        async with self._pacing:
+            await asyncio.sleep(max(0.0, self._next_token_at - self._clock()))
+            self._next_token_at = self._clock() + 1 / TOKENS_PER_SECOND
 
     async def _allowed(self, user: User, asked: dict[str, str]) -> bool:
         spec = {
@@ -194,37 +224,50 @@ class Reviews:
             "resourceAttributes": {key: it for key, it in asked.items() if it},
         }
         body = {"apiVersion": _ACCESS, "kind": "SubjectAccessReview", "spec": spec}
-        return _decode_access(
-            await self._post(_ACCESS, "subjectaccessreviews", body)
-        ).status.allowed
+        async with self._rights.place():
+            answer = await self._post(_ACCESS, "subjectaccessreviews", body)
+        return _decode_access(answer).status.allowed
 
     async def _post(self, version: str, resource: str, body: object) -> bytes:
+        path = f"/apis/{version}/{resource}"
+        return await self._kube.request(
+            "POST", path, body=body, timeout=_SECONDS, operation=resource
+        )
+
+    async def _remembered(self, key: object, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer, which is asked for once for all who ask the same meanwhile."""
+        asking = self._asking.setdefault(key, asyncio.Lock())
+        async with asking:
+            known = self._kept.get(key)
+            if known is not None and self._clock() < known[0]:
+                answer: T = known[1]
+                return answer
+            found = await ask()
+            self._kept[key] = (self._clock() + REMEMBERED_SECONDS, found)
+            self._kept.move_to_end(key)
+            while len(self._kept) > MOST_REMEMBERED:
+                self._kept.popitem(last=False)
+            return found
+
+
+class _Queue:
+    """So many questions are asked at a time, and at most MOST_WAITING wait or are asked."""
+
+    def __init__(self, at_once: int) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place, and have it within the block. Raises CrowdError."""
         if self._waiting >= MOST_WAITING:
             raise CrowdError
         self._waiting += 1
         try:
             async with self._slots:
-                return await self._kube.request(
-                    "POST",
-                    f"/apis/{version}/{resource}",
-                    body=body,
-                    timeout=_SECONDS,
-                    operation=resource,
-                )
+                yield
         finally:
             self._waiting -= 1
-
-    async def _remembered(self, key: object, ask: Callable[[], Awaitable[T]]) -> T:
-        known = self._kept.get(key)
-        if known is not None and self._clock() < known[0]:
-            answer: T = known[1]
-            return answer
-        found = await ask()
-        self._kept[key] = (self._clock() + REMEMBERED_SECONDS, found)
-        self._kept.move_to_end(key)
-        while len(self._kept) > MOST_REMEMBERED:
-            self._kept.popitem(last=False)
-        return found
 
 
 def _namespace_of(user: User) -> str:

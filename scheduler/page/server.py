@@ -77,7 +77,8 @@ class _Answer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """What the routes need. `is_open` says that no token is asked for. `stays` gets the connection
-    of a caller who is let in.
+    of a caller whose token is accepted and who has a place, before rights are asked about: until
+    then the listener may cut it for others.
     """
 
     access: Access
@@ -103,7 +104,7 @@ class AskingPlaces:
     @contextmanager
     def place(self, user: User) -> Iterator[None]:
         """Have a place within the block. Raises CrowdError if there is none."""
-        key = user.key
+        key = user.counted_as
         if self._taken.total() >= self._most or self._taken[key] >= self._most_of_a_user:
             raise CrowdError
         self._taken[key] += 1
@@ -195,13 +196,15 @@ class PageServer:
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         user = await self._user(request)
-        if self._open.total() >= MOST_STREAMS or self._open[user.key] >= MOST_STREAMS_OF_A_USER:
+        key = user.counted_as
+        if self._open.total() >= MOST_STREAMS or self._open[key] >= MOST_STREAMS_OF_A_USER:
             return _said(503, "too many pages are open")
-        self._open[user.key] += 1
+        self._open[key] += 1
         try:
+            self._page.stays(request.protocol)
             return await self._streamed(request, user)
         finally:
-            self._open[user.key] -= 1
+            self._open[key] -= 1
             self._open += Counter()  # forgets those who have none
 
     async def _streamed(self, request: web.Request, user: User) -> web.StreamResponse:
@@ -210,7 +213,6 @@ class PageServer:
         viewer = await page.access.viewer(user, tuple(page.board.namespaces), only=only)
         if only and not viewer.sees(only):
             raise _forbidden(only)
-        page.stays(request.protocol)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
         response.force_close()
         waits_for_all(request)
@@ -237,8 +239,8 @@ class PageServer:
         namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
         if _NAMESPACE.fullmatch(namespace) is None or _POD.fullmatch(name) is None:
             raise web.HTTPBadRequest(text="namespace and name: expected those of a pod")
-        self._page.stays(request.protocol)
         with self._telling.place(user):
+            self._page.stays(request.protocol)
             async with asyncio.timeout(STORY_SECONDS), self._stories:
                 told = await self._told(user, namespace, name)
             return await _sent(request, told)
@@ -272,10 +274,10 @@ class PageServer:
         page = self._page
         user = await self._user(request)
         namespace, after = _namespace(request), request.query.get("after", "")
-        if not await page.access.may(user, "list", "pods", namespace=namespace):
-            raise _forbidden(namespace)
-        page.stays(request.protocol)
         with self._asking.place(user):
+            page.stays(request.protocol)
+            if not await page.access.may(user, "list", "pods", namespace=namespace):
+                raise _forbidden(namespace)
             async with asyncio.timeout(ANSWER_SECONDS):
                 body = await answer(namespace, after=after)
             return await _sent(request, body)
