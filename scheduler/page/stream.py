@@ -9,9 +9,8 @@ and goes on from there. How many streams may be open: `server.py`.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,9 +31,11 @@ LIFE_SECONDS: Final = 600.0
 REVIEW_SECONDS: Final = 60.0
 WRITE_SECONDS: Final = 10.0
 STATE_SECONDS: Final = 5.0
-_CURSOR: Final = re.compile(r"([0-9a-f]{16})\.(\d{1,15})\.(\d{1,15})", re.ASCII)
+MOST_CURSORS: Final = 10_000
+"""Each takes below 500 bytes. 100 streams write at most as many in 100 s."""
 
 Review = Callable[[], Awaitable[Viewer]]
+_Rights = tuple[bool, frozenset[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +64,41 @@ class _Sieve:
         return found
 
 
+class _Cursors:
+    """How far streams have read, by names that say nothing: the versions count the changes in all
+    namespaces. The newest are kept, so that a browser that comes back soon goes on from there.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[_Rights, dict[str, int]]] = OrderedDict()
+
+    def name(self, read: Mapping[str, int], *, by: Viewer) -> str:
+        """A new name for how far this viewer has read each ledger."""
+        name = secrets.token_hex(16)
+        self._kept[name] = (_rights(by), dict(read))
+        if len(self._kept) > MOST_CURSORS:
+            self._kept.popitem(last=False)
+        return name
+
+    def read(self, name: str, *, by: Viewer) -> dict[str, int] | None:
+        """How far that is; None if nobody with the same rights has got the name, or not lately."""
+        rights, read = self._kept.get(name, (None, {}))
+        return dict(read) if rights == _rights(by) else None
+
+
+def _rights(viewer: Viewer) -> _Rights:
+    """What the viewer sees."""
+    return viewer.everywhere, viewer.namespaces, viewer.nodes
+
+
 class Streams:
     """Writes the board to responses. The life of its cursors is that of the process."""
 
     def __init__(self, board: Board, site: StreamTold) -> None:
         self._board = board
         self._site = site
-        self._epoch = secrets.token_hex(16)
         self._sieve = _Sieve()
-
-    def mark(self, viewer: Viewer) -> str:
-        """Names what the viewer sees: a cursor of other rights, or of another process, is void."""
-        scope = (self._epoch, viewer.everywhere, sorted(viewer.namespaces), viewer.nodes)
-        return hashlib.sha256(repr(scope).encode()).hexdigest()[:16]
+        self._cursors = _Cursors()
 
     async def write(
         self, response: web.StreamResponse, viewer: Viewer, *, since: str, review: Review
@@ -84,7 +107,12 @@ class Streams:
         TimeoutError if the browser takes nothing.
         """
         stream = _Stream(
-            response, viewer, self._board, self._site, mark=self.mark(viewer), sieve=self._sieve
+            response,
+            viewer,
+            self._board,
+            self._site,
+            sieve=self._sieve,
+            cursors=self._cursors,
         )
         await stream.begin(since)
         ends = self._site.clock() + LIFE_SECONDS
@@ -109,23 +137,23 @@ class _Stream:
         board: Board,
         site: StreamTold,
         *,
-        mark: str,
         sieve: _Sieve,
+        cursors: _Cursors,
     ) -> None:
         self._response = response
         self._viewer = viewer
         self._board = board
         self._site = site
-        self._mark = mark
         self._sieve = sieve
+        self._cursors = cursors
         self._read = {"pods": 0, "nodes": 0}
         self._told_at = float("-inf")
 
     async def begin(self, since: str) -> None:
         """Say what follows: only changes if the browser has the rest, else everything."""
-        found = _CURSOR.fullmatch(since)
-        if found is not None and found[1] == self._mark and self._is_kept(found):
-            self._read = {"pods": int(found[2]), "nodes": int(found[3])}
+        read = self._cursors.read(since, by=self._viewer)
+        if read is not None and self._is_kept(read):
+            self._read = read
         await self._event(
             "hello",
             {
@@ -140,7 +168,9 @@ class _Stream:
         )
 
     async def catch_up(self) -> None:
-        """Write all that has changed, and how things stand, if it is time."""
+        """Write all that the viewer sees of what has changed. Then, or if it is time, write how
+        things stand.
+        """
         changed = await self._send("pods", self._board.pods, self._viewer.sees)
         if self._viewer.nodes:
             changed |= await self._send("nodes", self._board.nodes, lambda _scope: True)
@@ -149,15 +179,14 @@ class _Stream:
             self._told_at = now
             await self._event("state", self._state())
 
-    def _is_kept(self, cursor: re.Match[str]) -> bool:
-        """Whether all changes after the cursor are still known."""
-        ledgers = (self._board.pods, self._board.nodes)
-        read = (int(cursor[2]), int(cursor[3]))
-        return all(it.floor <= at <= it.version for it, at in zip(ledgers, read, strict=True))
+    def _is_kept(self, read: Mapping[str, int]) -> bool:
+        """Whether all changes after that are still known."""
+        ledgers = {"pods": self._board.pods, "nodes": self._board.nodes}
+        return all(it.floor <= read[kind] <= it.version for kind, it in ledgers.items())
 
     def _state(self) -> dict[str, Any]:
         found = {
-            "cursor": f"{self._mark}.{self._read['pods']}.{self._read['nodes']}",
+            "cursor": self._cursors.name(self._read, by=self._viewer),
             "at": moment_text(datetime.now(UTC)),
             "whole": self._board.whole,
         }
@@ -166,16 +195,18 @@ class _Stream:
         return found | dict(self._site.state() if self._viewer.everywhere else {})
 
     async def _send(self, kind: str, ledger: Ledger, sees: Callable[[str], bool]) -> bool:
-        """Write the lines that have changed; returns whether there were any."""
+        """Write the lines that have changed and are seen; returns whether there were any."""
         if self._read[kind] < ledger.floor:
             self._read[kind] = 0
             await self._event("reset", {"kind": kind})
-        lines = ledger.since(self._read[kind])
+        lines, any_seen = ledger.since(self._read[kind]), False
         for begin in range(0, len(lines), CHUNK_LINES):
             chunk = lines[begin : begin + CHUNK_LINES]
-            await self._lines(kind, await self._sieve.seen(chunk, sees))
+            seen = await self._sieve.seen(chunk, sees)
+            await self._lines(kind, seen)
             self._read[kind] = chunk[-1].version
-        return bool(lines)
+            any_seen = any_seen or bool(seen)
+        return any_seen
 
     async def _lines(self, kind: str, lines: Iterable[Line]) -> None:
         data = b",".join(it.data for it in lines)

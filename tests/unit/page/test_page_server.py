@@ -257,6 +257,50 @@ async def test_stream_goes_on_where_it_ended(open_page: Caller, world: World) ->
     assert [it["name"] for it in second["pods"]] == ["two"]
 
 
+async def test_changes_in_other_namespaces_cannot_be_counted(
+    closed_page: Caller, world: World, stub: ApiStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "STATE_SECONDS", 1e9)
+    world.put("mine", namespace="a")
+    world.put("secret", namespace="b")
+    reviews(stub, may={("list", "pods", "a")})
+    async with streamed(closed_page, headers=ALICE) as events:
+        first = await until_state(events)
+        for number in range(3):
+            world.put(f"secret-{number}", namespace="b")
+        world.now += 10
+        async with asyncio.timeout(60):
+            while len(world.board.pods) < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        world.put("mine", namespace="a", status=waiting())
+        world.now += 10
+        # What comes next is the viewer's own: no state tells that others have changed.
+        async with asyncio.timeout(60):
+            kind, lines = await anext(events)
+        assert (kind, [it["name"] for it in lines]) == ("pods", ["mine"])
+        second = await until_state(events)
+    names = [it["state"]["cursor"] for it in (first, second)]
+    assert len(set(names)) == 2
+    assert {len(it) for it in names} == {32}
+    async with streamed(closed_page, since=names[0], headers=ALICE) as events:
+        again = await until_state(events)
+    assert [it["name"] for it in again["pods"]] == ["mine"]
+
+
+async def test_cursors_are_kept_up_to_a_bound(
+    open_page: Caller, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MOST_CURSORS", 2)
+    world.put("one")
+    found = []
+    for _ in range(3):
+        async with streamed(open_page) as events:
+            found.append((await until_state(events))["state"]["cursor"])
+    for cursor, goes_on in ((found[0], False), (found[2], True)):
+        async with streamed(open_page, since=cursor) as events:
+            assert (await until_state(events))["hello"]["goesOn"] is goes_on
+
+
 @pytest.mark.parametrize("since", ["0000000000000000.1.0", "nonsense", "x" * 3000, "a.1.1"])
 async def test_cursor_of_others_begins_anew(open_page: Caller, world: World, since: str) -> None:
     world.put("one")
