@@ -32,6 +32,8 @@ from scheduler.view.row import Names
 
 MOST_STREAMS: Final = 100
 MOST_STREAMS_OF_A_USER: Final = 20
+STREAM_PLACE_SECONDS: Final = 1.0
+"""A stream that ends sooner keeps its place until then, because its beginning costs most."""
 MOST_STORIES: Final = 4
 MOST_STORIES_WAITING: Final = 32
 MOST_STORIES_OF_A_USER: Final = 4
@@ -200,12 +202,17 @@ class PageServer:
         if self._open.total() >= MOST_STREAMS or self._open[key] >= MOST_STREAMS_OF_A_USER:
             return _said(503, "too many pages are open")
         self._open[key] += 1
+        loop = asyncio.get_running_loop()
+        kept_until = loop.time() + STREAM_PLACE_SECONDS
         try:
             self._page.stays(request.protocol)
             return await self._streamed(request, user)
         finally:
-            self._open[key] -= 1
-            self._open += Counter()  # forgets those who have none
+            loop.call_at(max(loop.time(), kept_until), self._close, key)
+
+    def _close(self, key: str) -> None:
+        self._open[key] -= 1
+        self._open += Counter()  # forgets those who have none
 
     async def _streamed(self, request: web.Request, user: User) -> web.StreamResponse:
         page, only = self._page, _namespace(request)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from scheduler.page import server
 from scheduler.page.access import TOKENS_PER_SECOND
 from scheduler.page.server import MOST_ASKING_OF_A_USER, MOST_STREAMS_OF_A_USER
 from tests.unit.kube.server import ApiStub
@@ -64,6 +65,24 @@ async def test_tokens_and_accounts_of_a_namespace_share_the_places_of_one_user(
     assert other.status == 200
     for answer in (*opened, other):
         answer.close()
+
+
+async def test_stream_that_ends_at_once_keeps_its_place_for_a_while(
+    open_page: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = 1.0
+    monkeypatch.setattr(server, "STREAM_PLACE_SECONDS", seconds)
+    loop = asyncio.get_running_loop()
+    began, opened = loop.time(), 0
+    while opened <= 2 * MOST_STREAMS_OF_A_USER:
+        async with open_page.client.get("/api/stream") as answer:
+            assert answer.status in {200, 503}
+            opened += answer.status == 200
+        await asyncio.sleep(0.001)
+    assert loop.time() - began >= 2 * seconds
+    async with asyncio.timeout(SECONDS):
+        while open_page.server.streams:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_rights_are_asked_about_once_for_all_tokens_of_an_account(
