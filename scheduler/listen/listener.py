@@ -118,6 +118,7 @@ class Listener:
         server = None if self._runner is None else self._runner.server
         if server is None:
             return None
+        self._acceptor.speaks()
         handler = server()
         self._doors[handler] = door
         return handler

@@ -127,6 +127,7 @@ OF_A_CONNECTION = {
         f"below {MOST_CALLS} function calls",
         f"{acceptor.MOST_A_TURN} connections in a turn of the loop",
         f"then {acceptor.REST_SECONDS * 1000:g} ms for all else",
+        f"{acceptor.REQUEST_REST_SECONDS * 1000:g} ms without new connections for each",
     ),
     "memory": (
         f"({listener.MOST_FIELDS} fields of at most {listener.LONGEST_FIELD // KIB} KiB)",

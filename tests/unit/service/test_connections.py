@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 
 from scheduler.config.settings import Address
+from scheduler.listen import acceptor
 from scheduler.listen.acceptor import MOST_A_TURN, Acceptor
 from scheduler.listen.listener import HANDSHAKE_SECONDS, STRANGER_SECONDS, Listener, one_request
 from scheduler.listen.places import Capacity
@@ -226,6 +227,30 @@ async def test_storm_gets_so_many_connections_of_each_turn(accepted):
                 most = max(most, len(accepted.hosts) - before)
                 before = len(accepted.hosts)
     assert most == MOST_A_TURN
+
+
+async def test_requests_are_followed_by_rests(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callers who come back at once, with or without a token, leave time to all else."""
+    seconds = 0.02
+    monkeypatch.setattr(acceptor, "REQUEST_REST_SECONDS", seconds)
+    words = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    many, at_once = 40, 2
+    began = asyncio.get_running_loop().time()
+
+    async def ask_again_and_again() -> None:
+        for _ in range(many // at_once):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(words)
+            assert (await reader.read()).endswith(b"ok")
+            writer.close()
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(ask_again_and_again() for _ in range(at_once)))
+    assert len(served.asked) == many
+    took = asyncio.get_running_loop().time() - began
+    assert took >= (many - 2 * at_once) * seconds
 
 
 @contextmanager
