@@ -12,6 +12,10 @@ TURN_SECONDS: Final = 0.003
 _REST: Final = 2.0
 """A rest is so many times as long as a turn: the work gets a third of the loop's time at most."""
 REST_SECONDS: Final = _REST * TURN_SECONDS
+_AROUND_SECONDS: Final = 0.0003
+"""What an answer takes apart from its making: to read the question, to know who asks, and to send
+it (measured).
+"""
 _ITEMS: Final = 16
 """The most that is done without a look at the clock; an item takes 0.1 ms at most (measured)."""
 
@@ -56,4 +60,5 @@ class TurnsInTurn:
                 yield turns
             finally:
                 ended = perf_counter()
-                self._rests_until = ended + min(_REST * (ended - turns.began), REST_SECONDS)
+                took = ended - turns.began + _AROUND_SECONDS
+                self._rests_until = ended + min(_REST * took, REST_SECONDS)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from time import perf_counter
 
-from scheduler.page.turns import TURN_SECONDS, TurnsInTurn
+from scheduler.page.turns import _AROUND_SECONDS, TURN_SECONDS, TurnsInTurn
 
 SECONDS = TURN_SECONDS / 3
 
@@ -35,3 +35,13 @@ async def test_piece_that_is_cancelled_is_rested_from_too() -> None:
             raise asyncio.CancelledError
     async with turns.next():
         assert perf_counter() - ended >= 1.9 * SECONDS
+
+
+async def test_answer_without_any_work_is_rested_from_too() -> None:
+    """Its request has been read, and it must be sent."""
+    turns, many = TurnsInTurn(), 50
+    began = perf_counter()
+    for _ in range(many):
+        async with turns.next():
+            pass
+    assert perf_counter() - began >= (many - 1) * 2 * _AROUND_SECONDS
