@@ -114,7 +114,9 @@ class Coverage:
         covered = self._still_covered(wanted, behind.kube_node, beside=job)
         here = self._presence.on(wanted, has_job=self._has_job, proven=proven, but=covered)
         for pod in unit.pods:
-            here.pop(pod.uid, None)
+            # A pod of a gang that was deleted by force may still run where another one comes now.
+            if self._presence.left_by(pod.uid) is None:
+                here.pop(pod.uid, None)
         standings = {}
         for uid, node in here.items():
             found = self._standing(uid, node, now, behind=behind, beside=job)

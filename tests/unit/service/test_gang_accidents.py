@@ -189,3 +189,29 @@ async def test_gang_keeps_its_nodes_though_the_job_of_its_former_pods_comes_back
     assert [it for it in slurm.jobs if slurm.live(it)] == [again]
     service.unharmed()
     await service.kill()
+
+
+@pytest.mark.parametrize("requeued", [False, True])
+async def test_pod_of_a_gang_that_is_deleted_by_force_may_still_run_where_another_rank_comes(
+    slurm, kube, service, requeued
+):
+    """Its rank waits, and so does every other rank that the next job puts onto its node."""
+    five_nodes(slurm, kube)
+    job_id = await gang_runs(slurm, kube, service)
+    if requeued:
+        slurm.requeue(job_id)
+    else:
+        slurm.end(job_id, BaseState.PREEMPTED)
+    await asyncio.sleep(3)
+    kube.end_containers("uid-0")
+    kube.force_delete("uid-1")
+    for rank in (0, 1):
+        member(kube, rank, uid=f"new-{rank}")
+    await asyncio.sleep(4)
+    again = max(slurm.submissions)
+    now = int(slurm.now())
+    slurm.change(again, BaseState.RUNNING, nodes=("n2", "n3"), start_time=now)
+    await asyncio.sleep(35)
+    assert ("new-0", "n2") not in kube.bindings, "20 s of grace, and 30 s"
+    await asyncio.sleep(60)
+    assert ("new-0", "n2") in kube.bindings
