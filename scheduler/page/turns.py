@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Final
 
+from groundwork.rests import REST, Rests
+
 TURN_SECONDS: Final = 0.003
-_REST: Final = 2.0
-"""A rest is so many times as long as a turn: the work gets a third of the loop's time at most."""
-REST_SECONDS: Final = _REST * TURN_SECONDS
+REST_SECONDS: Final = REST * TURN_SECONDS
 _AROUND_SECONDS: Final = 0.0003
 """What an answer takes apart from its making: to read the question, to know who asks, and to send
 it (measured).
@@ -24,8 +24,7 @@ class ShortTurns:
     """Call `item` after each item of the work, or `part` after many."""
 
     def __init__(self) -> None:
-        self.began = perf_counter()
-        """When the present turn began."""
+        self._began = perf_counter()
         self._items = 0
 
     async def item(self) -> None:
@@ -36,9 +35,9 @@ class ShortTurns:
 
     async def part(self) -> None:
         """As `item`, after a part of the work that is as long as many items."""
-        if perf_counter() - self.began > TURN_SECONDS:
+        if perf_counter() - self._began > TURN_SECONDS:
             await asyncio.sleep(REST_SECONDS)
-            self.began = perf_counter()
+            self._began = perf_counter()
 
 
 class TurnsInTurn:
@@ -47,18 +46,10 @@ class TurnsInTurn:
     """
 
     def __init__(self) -> None:
-        self._busy = asyncio.Lock()
-        self._rests_until = 0.0
+        self._rests = Rests(besides=_AROUND_SECONDS, longest=REST_SECONDS)
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[ShortTurns]:
-        """The next piece of work is the block. The next one rests also if this one is cancelled."""
-        async with self._busy:
-            await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
-            turns = ShortTurns()
-            try:
-                yield turns
-            finally:
-                ended = perf_counter()
-                took = ended - turns.began + _AROUND_SECONDS
-                self._rests_until = ended + min(_REST * took, REST_SECONDS)
+        """The next piece of work is the block."""
+        async with self._rests.next():
+            yield ShortTurns()

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from time import perf_counter
 from typing import Final, NamedTuple
 
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
+from groundwork.rests import Rests
 from scheduler.listen.sending import send
 
-_RESTS: Final = 2.0
-"""So the texts take a third of the loop's time at most."""
 _LEVEL: Final = 5
 _OPEN_METRICS: Final = "application/openmetrics-text"
 
@@ -40,9 +38,8 @@ class Scrapes:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._busy = asyncio.Lock()
+        self._rests = Rests()
         self._awaited: dict[_Form, asyncio.Task[_Text]] = {}
-        self._rests_until = float("-inf")
         self.made = 0
         """How many texts were made."""
 
@@ -63,14 +60,11 @@ class Scrapes:
         return await asyncio.shield(task)  # a caller that leaves does not end it for the others
 
     async def _make(self, form: _Form) -> _Text:
-        async with self._busy:
-            await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
+        async with self._rests.next():
             del self._awaited[form]
-            began = perf_counter()
             encode, kind = choose_encoder(_OPEN_METRICS if form.open_metrics else "")
             body = encode(self._registry)
             self.made += 1
-            self._rests_until = perf_counter() + _RESTS * (perf_counter() - began)
         if form.zipped:
             body = await asyncio.to_thread(gzip.compress, body, _LEVEL)
         return _Text(kind, body)
