@@ -36,6 +36,7 @@ MOST_AT_ONCE: Final = 8
 MOST_WAITING: Final = 256
 """How many questions about tokens may wait, and as many about rights."""
 TOKENS_PER_SECOND: Final = 100.0
+TOO_MANY: Final = "too many questions wait; try again"
 _SECONDS: Final = 5.0
 # Kubernetes gives each token of a ServiceAccount another one. No right depends on it.
 _PER_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
@@ -51,7 +52,10 @@ class NobodyError(Exception):
 
 
 class CrowdError(Exception):
-    """Too many questions wait for the API server already."""
+    """There is no place: too many have one already. The message is for people."""
+
+    def __init__(self, said: str = TOO_MANY) -> None:
+        super().__init__(said)
 
 
 class User(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from aiohttp import hdrs, web
 from scheduler.kube.errors import KubeError, NotFound
 from scheduler.kube.session import KubeSession
 from scheduler.listen.sending import disconnect, end, send, waits_for_all
-from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
+from scheduler.page.access import TOO_MANY, Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
 from scheduler.page.partitions import NotKnownError, PartitionBoard
 from scheduler.page.queue_places import QueuePlaces
@@ -96,25 +96,50 @@ class Page:
 
 
 class AskingPlaces:
-    """A number of places, of which one user may have a part."""
+    """A number of places, of which one user may have a part. A place is kept for some seconds at
+    least, so that their number also bounds how many are taken in a second. `full` is the message
+    for those who get none.
+    """
 
-    def __init__(self, most: int, most_of_a_user: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        most_of_a_user: int,
+        *,
+        kept_seconds: float = 0.0,
+        full: str = TOO_MANY,
+    ) -> None:
         self._most = most
         self._most_of_a_user = most_of_a_user
+        self._kept_seconds = kept_seconds
+        self._full = full
         self._taken: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return self._taken.total()
 
     @contextmanager
     def place(self, user: User) -> Iterator[None]:
         """Have a place within the block. Raises CrowdError if there is none."""
         key = user.counted_as
-        if self._taken.total() >= self._most or self._taken[key] >= self._most_of_a_user:
-            raise CrowdError
+        if self.taken >= self._most or self._taken[key] >= self._most_of_a_user:
+            raise CrowdError(self._full)
         self._taken[key] += 1
+        loop = asyncio.get_running_loop()
+        kept_until = loop.time() + self._kept_seconds
         try:
             yield
         finally:
-            self._taken[key] -= 1
-            self._taken += Counter()  # forgets those who have none
+            if loop.time() < kept_until:
+                loop.call_at(kept_until, self._leave, key)
+            else:
+                self._leave(key)
+
+    def _leave(self, key: str) -> None:
+        self._taken[key] -= 1
+        self._taken += Counter()  # forgets those who have none
 
 
 class PageServer:
@@ -122,7 +147,12 @@ class PageServer:
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._open: Counter[str] = Counter()
+        self._open = AskingPlaces(
+            MOST_STREAMS,
+            MOST_STREAMS_OF_A_USER,
+            kept_seconds=STREAM_PLACE_SECONDS,
+            full="too many pages are open",
+        )
         self._stories = asyncio.Semaphore(MOST_STORIES)
         self._teller = StoryTeller()
         self._telling = AskingPlaces(MOST_STORIES_WAITING, MOST_STORIES_OF_A_USER)
@@ -132,7 +162,7 @@ class PageServer:
     @property
     def streams(self) -> int:
         """How many streams are open."""
-        return self._open.total()
+        return self._open.taken
 
     def app(self) -> web.Application:
         """The application to serve."""
@@ -153,8 +183,8 @@ class PageServer:
             response = await handler(request)
         except NobodyError:
             response = _said(401, "Kubernetes does not accept this token")
-        except CrowdError:
-            response = _said(503, "too many questions wait; try again")
+        except CrowdError as error:
+            response = _said(503, str(error))
         except NotKnownError as error:
             response = _said(503, f"Slurm's partitions and nodes are not known yet: {error}")
         except NotFound as error:
@@ -198,21 +228,9 @@ class PageServer:
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         user = await self._user(request)
-        key = user.counted_as
-        if self._open.total() >= MOST_STREAMS or self._open[key] >= MOST_STREAMS_OF_A_USER:
-            return _said(503, "too many pages are open")
-        self._open[key] += 1
-        loop = asyncio.get_running_loop()
-        kept_until = loop.time() + STREAM_PLACE_SECONDS
-        try:
+        with self._open.place(user):
             self._page.stays(request.protocol)
             return await self._streamed(request, user)
-        finally:
-            loop.call_at(max(loop.time(), kept_until), self._close, key)
-
-    def _close(self, key: str) -> None:
-        self._open[key] -= 1
-        self._open += Counter()  # forgets those who have none
 
     async def _streamed(self, request: web.Request, user: User) -> web.StreamResponse:
         page, only = self._page, _namespace(request)

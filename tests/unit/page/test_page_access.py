@@ -7,9 +7,12 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from scheduler.page import server
 from scheduler.page.access import TOKENS_PER_SECOND
-from scheduler.page.server import MOST_ASKING_OF_A_USER, MOST_STREAMS_OF_A_USER
+from scheduler.page.server import (
+    MOST_ASKING_OF_A_USER,
+    MOST_STREAMS_OF_A_USER,
+    STREAM_PLACE_SECONDS,
+)
 from tests.unit.kube.server import ApiStub
 from tests.unit.page.conftest import Caller
 from tests.unit.page.test_page_server import RIGHTS, TOKENS
@@ -67,11 +70,7 @@ async def test_tokens_and_accounts_of_a_namespace_share_the_places_of_one_user(
         answer.close()
 
 
-async def test_stream_that_ends_at_once_keeps_its_place_for_a_while(
-    open_page: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = 1.0
-    monkeypatch.setattr(server, "STREAM_PLACE_SECONDS", seconds)
+async def test_stream_that_ends_at_once_keeps_its_place_for_a_while(open_page: Caller) -> None:
     loop = asyncio.get_running_loop()
     began, opened = loop.time(), 0
     while opened <= 2 * MOST_STREAMS_OF_A_USER:
@@ -79,7 +78,7 @@ async def test_stream_that_ends_at_once_keeps_its_place_for_a_while(
             assert answer.status in {200, 503}
             opened += answer.status == 200
         await asyncio.sleep(0.001)
-    assert loop.time() - began >= 2 * seconds
+    assert loop.time() - began >= 2 * STREAM_PLACE_SECONDS
     async with asyncio.timeout(SECONDS):
         while open_page.server.streams:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
