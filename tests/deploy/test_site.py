@@ -15,8 +15,6 @@ import pytest
 from aiohttp import web
 
 from docs._site import conf
-from tests.rigs import chromium
-from tests.rigs.prerequisites import PrerequisiteError
 from tests.support.browser import tab
 from tests.support.ports import free_ports
 
@@ -61,12 +59,8 @@ async def site(tmp_path: Path) -> AsyncIterator[str]:
 @pytest.mark.live
 @pytest.mark.slow
 async def test_every_picture_is_drawn_and_nothing_comes_from_elsewhere(site: str) -> None:
-    try:
-        program = chromium.ensure()
-    except (PrerequisiteError, OSError) as missing:
-        pytest.skip(f"Chromium cannot be installed here: {missing}")
     assert len(PAGES) >= 4
-    async with tab(program) as browser:
+    async with tab() as browser:
         for page, pictures in PAGES.items():
             path = page.relative_to(_ROOT).with_suffix(".html")
             await browser.open(f"{site}/{path}")

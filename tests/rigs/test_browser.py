@@ -11,8 +11,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.rigs import chromium
-from tests.rigs.prerequisites import PrerequisiteError
 from tests.support.browser import tab
 
 # For documentation (RFC 5737): no host has it.
@@ -40,10 +38,6 @@ async def _interface(name: str) -> AsyncIterator[None]:
 
 
 async def test_requests_of_a_page_outlast_a_change_of_the_network() -> None:
-    try:
-        program = chromium.ensure()
-    except (PrerequisiteError, OSError) as missing:
-        pytest.skip(f"Chromium cannot be installed here: {missing}")
     asked = asyncio.Event()
     changed = asyncio.Event()
 
@@ -58,7 +52,7 @@ async def test_requests_of_a_page_outlast_a_change_of_the_network() -> None:
     app = web.Application()
     app.router.add_get("/", page)
     app.router.add_get("/{number}", late)
-    async with TestServer(app) as server, tab(program) as browser, _interface("tests0"):
+    async with TestServer(app) as server, tab() as browser, _interface("tests0"):
         await browser.open(str(server.make_url("/")))
         await browser.until("document.body.innerText === 'here'")
         failed = asyncio.create_task(browser.value(_ASK))

@@ -16,8 +16,6 @@ import pytest
 import yaml
 
 from scheduler.kube.session import KubeSession
-from tests.rigs import chromium
-from tests.rigs.prerequisites import PrerequisiteError
 from tests.support.browser import Tab, tab
 from tests.support.pods import pod
 from tests.support.ports import free_ports
@@ -30,14 +28,6 @@ _LARGEST_PICTURE: Final = 150_000
 _MANY: Final = 60
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-
-
-@pytest.fixture
-def program() -> str:
-    try:
-        return chromium.ensure()
-    except (PrerequisiteError, OSError) as missing:
-        pytest.skip(f"Chromium cannot be installed here: {missing}")
 
 
 @pytest.fixture
@@ -66,8 +56,8 @@ async def kube(cluster: SandboxCluster) -> AsyncIterator[KubeSession]:
 
 
 @pytest.fixture
-async def browser(program: str) -> AsyncIterator[Tab]:
-    async with tab(program) as found:
+async def browser() -> AsyncIterator[Tab]:
+    async with tab() as found:
         yield found
 
 

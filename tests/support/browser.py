@@ -15,8 +15,11 @@ from tempfile import mkdtemp
 from typing import Any, Final
 
 import aiohttp
+import pytest
 from yarl import URL
 
+from tests.rigs import chromium
+from tests.rigs.prerequisites import PrerequisiteError
 from tests.support.own_network import OwnNetwork, own_network
 
 _FLAGS: Final = (
@@ -121,8 +124,14 @@ class Tab:
 
 
 @asynccontextmanager
-async def tab(program: str) -> AsyncIterator[Tab]:
-    """A tab of a browser of its own, which ends with it. Needs root."""
+async def tab() -> AsyncIterator[Tab]:
+    """A tab of a browser of its own, which ends with it. Needs root. Skips the test if Chromium
+    cannot be installed.
+    """
+    try:
+        program = await asyncio.to_thread(chromium.ensure)
+    except (PrerequisiteError, OSError) as missing:
+        pytest.skip(f"Chromium cannot be installed here: {missing}")
     async with own_network() as network, _browser(program, network) as found:
         yield found
 

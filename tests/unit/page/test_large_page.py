@@ -9,8 +9,6 @@ import pytest
 
 from scheduler.core.gang_sources import Membership, Source
 from slurmapi import SlurmNode
-from tests.rigs import chromium
-from tests.rigs.prerequisites import PrerequisiteError
 from tests.support.browser import Tab, tab
 from tests.unit.page.conftest import Caller, World
 
@@ -25,11 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Tab]:
-    try:
-        program = chromium.ensure()
-    except (PrerequisiteError, OSError) as missing:
-        pytest.skip(f"Chromium cannot be installed here: {missing}")
-    async with tab(program) as found:
+    async with tab() as found:
         yield found
 
 
