@@ -25,6 +25,7 @@ from scheduler.core.naming import (
     JOB_PARTITION,
 )
 from scheduler.core.refused_bind import ALLOCATION_KEPT_SECONDS, RefusedBind
+from scheduler.execute.sent_bindings import SentBindings
 from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
@@ -41,12 +42,15 @@ _AT_ONCE: Final = 16
 class Binder:
     """`claim` reserves a place on a Node for the pod with this uid; False if another pod has it."""
 
-    def __init__(self, tools: Tools, *, claim: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self, tools: Tools, sent: SentBindings, *, claim: Callable[[str, str], bool]
+    ) -> None:
         self._tools = tools
         self._kube = tools.kube
         self._units = tools.units
         self._teller = tools.teller
         self._clock = tools.clock
+        self._sent = sent
         self._claim = claim
 
     async def bind(self, unit: Unit, actions: Sequence[Bind]) -> Result:
@@ -56,7 +60,7 @@ class Binder:
         """
         results, unsent = list[Result](), list[Bind]()
         for action in actions:
-            outcome = await self._bound_before(action)
+            outcome = await self._bound_before(unit, action)
             if outcome is None:
                 unsent.append(action)
             else:
@@ -64,7 +68,7 @@ class Binder:
         if len(unsent) > _AT_ONCE:
             # The decision about a thousand pods took 30 ms of this turn, and their places take 30.
             await asyncio.sleep(0)
-        if not self._claim_all(unsent):
+        if not self._claim_all(unit, unsent):
             return 0.0
         refused = list[tuple[Bind, str]]()
         try:
@@ -75,7 +79,7 @@ class Binder:
         results.append(await self._all_refused(unit, refused))
         return min((it for it in results if it is not None), default=None)
 
-    def _claim_all(self, actions: Sequence[Bind]) -> bool:
+    def _claim_all(self, unit: Unit, actions: Sequence[Bind]) -> bool:
         """Reserve all places. From now on the pods may run there, even if an answer gets lost: the
         watch will show it.
         """
@@ -84,6 +88,7 @@ class Binder:
                 self._withdraw(actions[:number])
                 return False
             self._units.binding[action.pod.uid] = action.target
+        unit.bindings.sent.update(it.pod.uid for it in actions)
         return True
 
     def _withdraw(self, actions: Sequence[Bind]) -> None:
@@ -140,11 +145,10 @@ class Binder:
             case Bound():
                 self._note_bound(unit, action)
             case AlreadyBound(node=node):
-                self._units.binding.pop(pod.uid, None)
-                unit.bindings.nodes[pod.uid] = node
+                self._sent.is_found(unit, pod.uid, node)
                 return 0.0
             case Gone():
-                self._units.binding.pop(pod.uid, None)
+                self._sent.is_gone(pod.uid)
                 return 1.0  # by then the watch shows that the pod is gone
             case _:
                 assert_never(outcome)
@@ -179,18 +183,16 @@ class Binder:
         await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, message)
         return noted.wait(job_id, now, kept=False)
 
-    async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
+    async def _bound_before(self, unit: Unit, action: Bind) -> Bound | AlreadyBound | Gone | None:
         """The result of an earlier binding that neither its answer nor a watch has shown: the pod
         is read, and nothing is written (I3). None if no binding was sent, or if it did not take
         effect.
         """
-        pod = action.pod
-        if pod.uid not in self._units.binding:
+        if not self._sent.is_open(action.pod.uid):
             return None
-        found = await self._kube.get_pod(pod.namespace, pod.name)
-        if found is None or found.metadata.uid != pod.uid:
+        node = await self._sent.node_of(unit, action.pod.uid)
+        if node is None:
             return Gone()
-        node = found.spec.node_name
         if not node:
             return None
         return Bound() if node == action.target else AlreadyBound(node)

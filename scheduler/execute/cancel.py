@@ -20,6 +20,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import JOB_ID
 from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.farewell import Farewell
+from scheduler.execute.sent_bindings import SentBindings
 from scheduler.execute.setback import REFUSALS, SETBACKS, set_back
 from scheduler.execute.tools import Result, Tools
 from scheduler.execute.untagged import Untagged
@@ -40,6 +41,7 @@ class Release:
         tools: Tools,
         canceller: Canceller,
         *,
+        sent: SentBindings,
         census: Census,
         doubt_pods: Callable[[], None],
     ) -> None:
@@ -50,6 +52,7 @@ class Release:
         self._teller = tools.teller
         self._clock = tools.clock
         self._canceller = canceller
+        self._sent = sent
         self._census = census
         self._doubt_pods = doubt_pods
         self._farewell = Farewell(tools.slurm, tools.metrics, clock=tools.clock)
@@ -106,7 +109,6 @@ class Release:
         for pod in unit.pods:
             pod.said.recorded = None
         self._units.set_job(unit, None)
-        self._units.forget_bindings(unit)
         unit.asked.may_pack = unit.asked.may_pack and not action.miscounted
         unit.bindings.unfit_since = None
         unit.refusals.submit = unit.refusals.submit.whatever()
@@ -121,7 +123,6 @@ class Release:
         """
         await self._make_sure(unit, action.unseen)
         await self._settle_bindings(unit)
-        self._units.forget_bindings(unit)
         await self._untagged.take_back(unit, action)
 
     async def end_other(self, unit: Unit, job_id: int) -> None:
@@ -158,10 +159,10 @@ class Release:
         about to be released. Raises KubeInterrupted if it does.
         """
         for member in unit.pods:
-            if member.uid not in self._units.binding:
+            if not self._sent.is_open(member.uid):
                 continue
-            pod = await self._kube.get_pod(unit.namespace, member.name)
-            if pod is not None and pod.metadata.uid == member.uid and pod.spec.node_name:
-                self._units.binding.pop(member.uid, None)
-                unit.bindings.nodes[member.uid] = pod.spec.node_name
-                raise KubeInterrupted(f"the pod is bound to {pod.spec.node_name} after all")
+            node = await self._sent.node_of(unit, member.uid)
+            if node:
+                raise KubeInterrupted(f"the pod is bound to {node} after all")
+            if node is not None:
+                self._sent.is_unbound(member.uid)

@@ -245,11 +245,12 @@ class GangHand:
             log.info("pod is served beside its gang", namespace=unit.namespace, pod=pod.name)
 
     async def part_with(self, unit: Unit, action: PartWith) -> None:
-        """Forget pods that are gone. Of one that was on a Node, only the API server's answer that
-        there is no such pod is evidence. Raises KubeError, also if a pod does exist.
+        """Forget pods that are gone. Of one that was on a Node, or for which a binding was sent,
+        only the API server's answer that there is no such pod is evidence. Raises KubeError, also
+        if a pod does exist.
         """
         for gone in action.pods:
-            if gone.placed:
+            if gone.placed or gone.uid in unit.bindings.sent:
                 pod = await self._tools.kube.get_pod(unit.namespace, gone.name)
                 if pod is not None and pod.metadata.uid == gone.uid and not pod.finished:
                     self._doubt_pods()

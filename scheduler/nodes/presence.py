@@ -74,7 +74,9 @@ class Presence:
             self._there.discard(uid)
         else:
             self._there.add(uid)
-        sent = self._binding.pop(uid, "") if new is None or node else ""
+        # The API server binds no pod that is being deleted.
+        settled = new is None or node or new.metadata.deletion_timestamp is not None
+        sent = self._binding.pop(uid, "") if settled else ""
         remains = remains_of(pod) if new is None else None
         if not node or pod.finished or (new is None and remains is None):
             self._leave(uid)

@@ -19,6 +19,7 @@ from scheduler.execute.learn import Learner
 from scheduler.execute.partition_move import PartitionMove
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.execute.send import Sender
+from scheduler.execute.sent_bindings import SentBindings
 from scheduler.execute.submit import Submitter
 from scheduler.execute.submit_pace import SubmitPace
 from scheduler.execute.tell import Teller
@@ -342,7 +343,14 @@ class Parts:
             metrics=outside.metrics,
             clock=outside.clock,
         )
-        release = Release(tools, self.canceller, census=self.census, doubt_pods=caches.doubt_pods)
+        sent = SentBindings(tools, is_shown=self._memory.presence.knows)
+        release = Release(
+            tools,
+            self.canceller,
+            sent=sent,
+            census=self.census,
+            doubt_pods=caches.doubt_pods,
+        )
         gpu_sharing = GpuSharing(outside.settings.gpu_node_sharing, kinds=caches.kinds)
         submitter = self._submitter(tools, gpu_sharing, edits=edits, release=release)
         return Executor(
@@ -360,7 +368,7 @@ class Parts:
                 edits=edits,
                 release=release,
             ),
-            binder=Binder(tools, claim=self.places.claim),
+            binder=Binder(tools, sent, claim=self.places.claim),
             release=release,
             learner=Learner(
                 tools,

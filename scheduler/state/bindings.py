@@ -11,6 +11,8 @@ class Bindings:
 
     nodes: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, also once the watch shows them."""
+    sent: set[str] = field(default_factory=set)
+    """The uids of pods for which a binding was ever sent, whatever became of it."""
     at: float = 0.0
     """When this process bound the pod; 0 once its containers have started."""
     unfit_since: float | None = None
@@ -28,3 +30,4 @@ class Bindings:
     def forget(self, uid: str) -> None:
         """Forget the pod, which is gone."""
         self.nodes.pop(uid, None)
+        self.sent.discard(uid)

@@ -479,16 +479,11 @@ class Units:
         if unit is None:
             self.binding.pop(key, None)  # it may have been sent after the unit was removed
             return
-        self.forget_bindings(unit)
         for uid in unit.members:
+            self.binding.pop(uid, None)
             self.by_pod.pop(uid, None)
         if unit.job is not None:
             self._let_go(unit.job.job_id, key)
-
-    def forget_bindings(self, unit: Unit) -> None:
-        """Forget the bindings under way for the unit's pods."""
-        for pod in unit.pods:
-            self.binding.pop(pod.uid, None)
 
     def clear(self) -> None:
         """Forget everything about pods and jobs."""

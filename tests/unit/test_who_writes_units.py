@@ -69,7 +69,6 @@ _CALLERS: Final = {
     "Units.clear": {"service"},
     "Units.set_job": {"slurm", "execute"},
     "Units.drop_false_claim": {"facts"},
-    "Units.forget_bindings": {"execute"},
 }
 _CHANGES: Final = {"add", "clear", "discard", "lift", "pop", "remove", "setdefault", "update"}
 """Methods of the containers in these fields that change them."""
@@ -234,7 +233,7 @@ def test_callers_of_each_method_that_writes_are_named() -> None:
     exclusions = {"Exclusions.add", "Exclusions.lift"}  # checked as a field of Asked
     within = {"SingleGroups.add", "SingleGroups.went"}  # only `Gangs` has one
     # These write by methods of dicts.
-    indirect = {"Units.remove", "Units.clear", "Units.forget_bindings", "Gangs.dissolve"}
+    indirect = {"Units.remove", "Units.clear", "Gangs.dissolve"}
     indirect |= {"Gangs.set_beside"}
     assert _methods_that_write() | indirect == set(_CALLERS) | exclusions | within
 

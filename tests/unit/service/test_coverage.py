@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from scheduler.core.intervals import UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.node_suitability import Taint
-from scheduler.kube.wire import PodSpec
+from scheduler.kube.wire import ObjectMeta, Pod, PodSpec
 from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.observe.wake import WakeCause
 from scheduler.state.pod_remains import KUBELET_SECONDS
@@ -27,6 +28,7 @@ NEW = "new"
 GRACE = 20  # of each pod here
 # A condition that keeps its reason changes its wording no more often than each 10 s.
 _WORDING_SECONDS = 12.0
+SOME_DAY = datetime(2026, 11, 1, tzinfo=UTC)
 MARKS = {JOB_ID: "999", JOB_NODES: "n1"}
 
 
@@ -420,3 +422,14 @@ async def test_what_forged_pods_left_holds_up_nobody(slurm, kube, service):
     kube.force_delete(OLD)
     await new_job_starts(slurm, kube)
     assert is_bound(kube)
+
+
+async def test_binding_does_not_count_once_its_pod_is_deleted_without_a_node(kube, service):
+    """The API server binds no pod that is being deleted. A finalizer may keep it for ever."""
+    service.units.binding[OLD] = "n1"
+    waiting = Pod(ObjectMeta(name="old", namespace="ns", uid=OLD))
+    deleted = replace(waiting, metadata=replace(waiting.metadata, deletion_timestamp=SOME_DAY))
+    service.presence.changed(None, waiting)
+    assert service.presence.node_of(OLD) == "n1"
+    service.presence.changed(waiting, deleted)
+    assert service.presence.node_of(OLD) is None

@@ -21,7 +21,9 @@ SOON: Final = 10.0
 
 def again(kube: TinyKube, rank: int, **more: str) -> str:
     """The controller makes another pod in the place of one that is gone."""
-    uid = f"anew-{rank}"
+    uid, former = f"anew-{rank}", f"uid-{rank}"
+    if former in kube.pods:
+        kube.delete(former)  # no two pods have one name
     said = {f"{PREFIX}gang": "train", f"{PREFIX}gang-size": "2"}
     said |= {PREFIX + name.replace("_", "-"): value for name, value in more.items()}
     kube.create(uid, name=f"train-{rank}", annotations=said)

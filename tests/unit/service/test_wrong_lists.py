@@ -7,7 +7,10 @@ import asyncio
 import pytest
 
 from annotations import PREFIX
+from scheduler.kube.errors import KubeInterrupted
 from slurmapi import BaseState, SlurmUnreachable
+from tests.unit.service.test_gangs import member
+from tests.unit.service.test_loose_ends import until
 from tests.unit.service.tiny_service import Service
 
 pytestmark = pytest.mark.looptime
@@ -39,6 +42,30 @@ async def test_pod_that_the_first_list_lacks_keeps_its_placeholder(slurm, kube, 
     assert slurm.live(job_id)
     await successor.kill()
     service.start()
+
+
+async def test_gang_keeps_its_job_though_a_list_lacks_a_pod_whose_binding_was_not_answered(
+    slurm, kube, service
+):
+    service.start()
+    for rank in (0, 1):
+        member(kube, rank)
+    await asyncio.sleep(5)
+    kube.lag = 3.0
+    kube.fail["get"].extend(KubeInterrupted("no answer") for _ in range(2))
+
+    def lost(uid: str, _node: str) -> None:
+        kube.lose_next_binding = uid == "uid-1"
+
+    kube.on_bind = lost
+    slurm.change(1, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
+    await until(lambda: kube.runs("uid-1"), seconds=10)
+    kube.lose("uid-1")
+    await asyncio.sleep(5)
+    kube.end_containers("uid-0")
+    await asyncio.sleep(300)
+    assert kube.runs("uid-1")
+    assert slurm.live(1)
 
 
 async def test_rejected_pod_is_told_once_while_jobs_cannot_be_looked_through(slurm, kube, service):

@@ -228,7 +228,10 @@ class TinyKube:
             self._loop.call_soon(self.on_change, uid)
 
     def lose(self, uid: str) -> None:
-        """A list comes that lacks the pod, though it is there."""
+        """A list comes that lacks the pod, though it is there. Changes of it that the watch has not
+        shown yet are never shown.
+        """
+        self._unseen = deque(it for it in self._unseen if it[0] != uid)
         self._mirror.remove(uid)
         self._loop.call_soon(self.on_change, uid)
 
@@ -318,11 +321,8 @@ class TinyKube:
         self._remove(uid)
 
     def force_delete_unseen(self, uid: str) -> None:
-        """The same while the watch is broken: a new list lacks the pod, and changes that the watch
-        has not shown yet are never shown.
-        """
+        """The same while the watch is broken: only a new list shows it."""
         del self.pods[uid]
-        self._unseen = deque(it for it in self._unseen if it[0] != uid)
         self.lose(uid)
 
     def end_containers(self, uid: str) -> None:
