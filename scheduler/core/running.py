@@ -46,6 +46,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.intervals import (
+    LINGER_LOOK_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
@@ -133,8 +134,10 @@ def _of_former_pods(
     running = [pod for pod in facts.pods if pod.stage in RUNS]
     wanted = {*record.nodes, *(() if record.tag is None else record.tag.pinned)}
     away = all(pod.node and pod.node not in wanted for pod in running)
-    if record.state.ended or not facts.owns(record) or not away or now < facts.lingers_until:
+    if record.state.ended or not facts.owns(record) or not away:
         return (Again(SLOW_LOOK_SECONDS),)
+    if now < facts.lingers_until:
+        return (_until_stopped(facts, now),)
     why = f"Slurm job {record.job_id} is for former pods of the gang"
     return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
 
@@ -150,6 +153,9 @@ def _follow(
         message = sentence(record, ending)
         if ending.kept or not_launched(record):
             rest = record.job_id if record.state.partial else None  # it still holds nodes
+            if rest is not None and now < facts.lingers_until:
+                # Pods that have vanished may still run on them.
+                return (_until_stopped(facts, now),)
             completing = job.state is not None and job.state.completing
             return regain(facts, bound, now, why=message, replaces=rest, completing=completing)
         return (*(_evict(facts, pod, ending.reason, message) for pod in bound), Again(SOON_SECONDS))
@@ -166,6 +172,11 @@ def _follow(
             return (*evicted, Again(SOON_SECONDS))
         case _:
             return (Again(SLOW_LOOK_SECONDS),)  # the policy keeps it, or its state is unknown
+
+
+def _until_stopped(facts: UnitFacts, now: float) -> Again:
+    """Look again when containers of pods that have vanished must have stopped."""
+    return Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS))
 
 
 def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evict:
@@ -250,7 +261,8 @@ def _elsewhere(
         f"Slurm job {record.job_id} is kept because another of its pods may run in it, but it does "
         f"not hold the node of {astray}: delete that pod, so that it comes again in the job"
     )
-    return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))
+    again = _until_stopped(facts, now) if away and moved else Again(SLOW_LOOK_SECONDS)
+    return (Warn(Reason.PLACEHOLDER_LOST, message), again)
 
 
 def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:

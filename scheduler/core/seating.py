@@ -7,7 +7,7 @@ a pod has: `gang_ranks.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,13 +29,15 @@ _IS_OVER: Final = frozenset({PodStage.FINISHED, PodStage.WITHDRAWN})
 class Seating(msgspec.Struct, frozen=True):
     """The node of each slot, and the slot of each pod that has one, by uid. `gone` are ranks of the
     gang for which the job has no slot, because it has lost nodes or the gang has grown. `unlike`
-    are the uids of pods that ask for something else than the slot of their rank has.
+    are the uids of pods that ask for something else than the slot of their rank has, and `haunted`
+    those of pods in whose slot a pod that nobody sees may still run.
     """
 
     slots: tuple[str, ...]
     taken: dict[str, int]
     gone: frozenset[int] = frozenset()
     unlike: frozenset[str] = frozenset()
+    haunted: frozenset[str] = frozenset()
 
     def nodes_of(self, pods: Sequence[PodFacts]) -> dict[str, str]:
         """The node of each of these pods that has a slot, by uid."""
@@ -65,10 +67,12 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     too_many = len(slots) > needed and len(slots) >= needed + _least_room(record)
     if too_many or not (whole or facts.any_runs):
         return f"it holds {len(record.nodes)} nodes for {needed} pods"
-    haunted = {it.rank for it in facts.missing if now < it.lingers_until}
-    waits = {it.uid for it in facts.pods if it.stage is PodStage.WAITING and it.rank in haunted}
-    left = {uid: slot for uid, slot in taken.items() if uid not in waits}
-    return Seating(slots, left, gone, _unlike(sitters, former, kinds) if kinds else frozenset())
+    ranks = {it.rank for it in facts.missing if now < it.lingers_until}
+    waits = (it for it in facts.pods if it.stage is PodStage.WAITING and it.rank in ranks)
+    haunted = frozenset(it.uid for it in waits)
+    left = {uid: slot for uid, slot in taken.items() if uid not in haunted}
+    unlike = _unlike(sitters, former, kinds) if kinds else frozenset()
+    return Seating(slots, left, gone, unlike, haunted)
 
 
 def miscounted(record: TaggedJob) -> bool:
@@ -153,7 +157,7 @@ def reseated(
     if tag.ranks:
         by_uid = {seat.uid: slot for slot, seat in enumerate(seated) if seat.uid}
         if any(by_uid.get(pod.uid) != found.taken[pod.uid] for pod in pods):
-            seated = _seats(facts, found, before)
+            seated = _seats(facts, found, before, _left(facts, record, before))
     if seated == before and tag.restarts == record.restart_count:
         return None
     return Reseat(record.job_id, seated, record.restart_count)
@@ -175,12 +179,30 @@ def seats_forgotten(
     return reseated(facts, record, found, [it for it in bound if there.get(it.uid) == it.node])
 
 
-def _seats(facts: UnitFacts, found: Seating, former: Sequence[Seat]) -> tuple[Seat, ...]:
+def _left(facts: UnitFacts, record: TaggedJob, former: Sequence[Seat]) -> dict[int, Seat]:
+    """The slots in which pods may run that no watch shows any more. The next process waits for them
+    too, if the tag goes on naming them. Empty if the job has other nodes than when they came.
+    """
+    tag = record.tag
+    if tag is None or tag.restarts != record.restart_count or len(former) != len(record.slots):
+        return {}
+    missing = {pod.uid for pod in facts.missing}
+    return {slot: seat for slot, seat in enumerate(former) if seat.uid in missing}
+
+
+def _seats(
+    facts: UnitFacts, found: Seating, former: Sequence[Seat], left: Mapping[int, Seat]
+) -> tuple[Seat, ...]:
     """The seats by slot. A slot that no pod has keeps a rank that is free, for a pod to come. A
-    rank whose slot is lost has none.
+    rank whose slot is lost has none. `left` are the slots of pods that have vanished from them, and
+    stay named.
     """
     pods = {pod.uid: Seat(pod.rank, pod.uid, pod.name) for pod in facts.pods}
     named = {slot: pods[uid] for uid, slot in found.taken.items() if uid in pods}
+    held = {seat.rank for seat in named.values()}
+    named = {
+        slot: seat for slot, seat in left.items() if seat.rank not in held | found.gone
+    } | named
     held = {seat.rank for seat in named.values()}
     free = [seat.rank for seat in former if seat.rank not in held | found.gone]
     return tuple(

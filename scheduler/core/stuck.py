@@ -3,7 +3,8 @@
 What follows is a setting (`gang-lost-slot`), or an annotation of the pods that cannot be bound.
 With `wait` the pod waits and says why. With `release` all pods of the gang end, and one job is
 submitted anew when their controllers have created them again. Nothing is released before the cause
-has lasted for a minute, unless the cause can never go away.
+has lasted for a minute, unless the cause can never go away. A pod waits in any case while one that
+has vanished may still run in its slot.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from scheduler.core.actions import Action, Again, Evict, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts, PodStage, UnitFacts
+from scheduler.core.incomplete import a_few
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS, UNFIT_SECONDS
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.seating import Seating
@@ -43,6 +45,25 @@ def without_slot(
     if stuck:
         return _stuck(facts, stuck, Reason.GANG_SLOT_LOST, why, SLOW_LOOK_SECONDS)
     return _unlike(facts, left, record, seated)
+
+
+def for_vanished_ones(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], record: TaggedJob, seated: Seating, now: float
+) -> tuple[Action, ...]:
+    """For pods in whose slots others may still run that have vanished: they wait until those must
+    have stopped.
+    """
+    waits = tuple(it for it in pods if it.uid in seated.haunted)
+    if not waits:
+        return ()
+    ranks = {it.rank for it in waits}
+    left = [it for it in facts.missing if it.rank in ranks and now < it.lingers_until]
+    message = (
+        f"Slurm job {record.job_id} is allocated, but containers of pod "
+        f"{a_few([it.name for it in left])} may still run in its place, although the pod is gone"
+    )
+    again = min(it.lingers_until for it in left) - now
+    return (*(Tell(it, Reason.SLURM_PENDING, message) for it in waits), Again(again))
 
 
 def _unlike(

@@ -68,7 +68,13 @@ from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.pending_reasons import TOO_LARGE_REASONS, pending_text
 from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, miscounted, reseated, seating
-from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
+from scheduler.core.stuck import (
+    for_vanished_ones,
+    not_to_be_bound,
+    on_unfit_node,
+    releases,
+    without_slot,
+)
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.twins import behind_twin
 from scheduler.core.unfit_node import complaint, is_waited_for, unavailable, until_it_suits
@@ -390,8 +396,9 @@ def allocated(
     stuck = without_slot(facts, pods, record, seated)
     if releases(stuck):
         return stuck
+    waits = for_vanished_ones(facts, pods, record, seated, now)
     pods = tuple(pod for pod in pods if pod.uid in seated.taken)
-    return (*stuck, *late, *_start(facts, pods, job, seated, now))
+    return (*stuck, *late, *waits, *_start(facts, pods, job, seated, now))
 
 
 def _start(

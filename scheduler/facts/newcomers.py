@@ -54,7 +54,8 @@ class Newcomers:
         """
         unit = self._units.get(key)
         if unit is not None:
-            if unit.gang is not None or (unit.pods[0].seen.orphaned and self._gangs.pods(key)):
+            vanished = all(it.seen.orphaned for it in unit.pods)
+            if unit.gang is not None or (vanished and self._gangs.pods(key)):
                 self._join(unit)
             return unit
         pods = self._new_pods(key)
@@ -110,7 +111,9 @@ class Newcomers:
         return unit
 
     def _join(self, unit: Unit) -> None:
-        """Add the pods of a gang that have come since."""
+        """Add the pods of a gang that have come since. Some may be known from the job's tag."""
+        for known in unit.members.values():
+            known.membership = known.membership or self._gangs.of(known.uid)
         for uid in set(self._gangs.pods(unit.key)) - unit.uids:
             pod, member = self._free(uid), self._gangs.of(uid)
             if pod is not None and member is not None:

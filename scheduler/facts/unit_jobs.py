@@ -58,6 +58,8 @@ class UnitJobs:
                 covered=self._census.covers(oldest(pods), runs=unit.came_running),
                 seems_own=lambda record: self._seems_own(unit, pods, record),
             )
+            if not job.claimed and job.record is not None:
+                self._units.recall(unit, job.record, shows=self._whereabouts.shows)
         if job is not None and job.record is not None and unit.owns(job.record, owner=self._owner):
             job.recognise(job.record)
 

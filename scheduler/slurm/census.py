@@ -373,10 +373,9 @@ class Census:
         has looked at it yet, or all pods of a gang have finished, and Slurm has forgotten that its
         job was cancelled.
         """
-        orphaned = not self._any_known(tag.uids)
         names = tag.names or (tag.unit,)
         pods = [
-            Member(uid, name, SeenOfPod(orphaned=orphaned), self._pods.said(uid))
+            Member(uid, name, SeenOfPod(orphaned=not self._pods.shows(uid)), self._pods.said(uid))
             for uid, name in zip(tag.uids, names, strict=True)
             if uid
         ]
@@ -386,7 +385,7 @@ class Census:
             self._units.part(former, tag.key)
         unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), members=by_uid(pods))
         self._units.add(unit)
-        if orphaned:
+        if not self._any_known(tag.uids):
             self._metrics.leftovers.labels("orphan").inc()
         self._adopt(unit, job, asked_at)
 
@@ -394,6 +393,7 @@ class Census:
         """The census has found this job: make it the unit's placeholder."""
         placeholder = Placeholder(job.job_id)
         placeholder.saw(job, asked=asked_at, at=asked_at, answered_at=self._clock())
+        self._units.recall(unit, job, shows=self._pods.shows)
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
         log.info(

@@ -7,7 +7,7 @@ method; `tests/unit/test_who_writes_units.py` checks that. Only `Units.set_job` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,8 +23,8 @@ from scheduler.state.eviction import Eviction
 from scheduler.state.gang import Gang
 from scheduler.state.member import Member
 from scheduler.state.refusals import Refusals
-from scheduler.state.said import Said
-from scheduler.state.seen import Seen
+from scheduler.state.said import Said, SaidOnPod
+from scheduler.state.seen import Seen, SeenOfPod
 from slurmapi.model import BaseState, Job, JobState
 
 # Slurm truncates times to whole seconds, so a difference of two is wrong by less than one.
@@ -292,6 +292,8 @@ class Unit:
     """The job that its pod named last, if Slurm showed that it belongs to somebody else."""
     given_back: frozenset[int] = frozenset()
     """Jobs that it has released and that still run, because Slurm did not accept the cancel."""
+    had_job: bool = False
+    """Whether this process knows, or knew, a job that is the unit's own."""
     waiting: bool = True
     """Whether news of the job matters soon: a pod waits for it, or is gone."""
     seen: Seen = field(default_factory=Seen)
@@ -464,6 +466,26 @@ class Units:
         unit.pods = (*unit.pods, pod)
         self.by_pod[pod.uid] = unit
 
+    def recall(self, unit: Unit, record: TaggedJob, *, shows: Callable[[str], bool]) -> None:
+        """If this is the first job of a gang that this process knows, add the pods that its tag
+        names and that are not known: they vanished while no scheduler ran, or a list lacks them.
+        They count as pods that were on a Node, and on which this job is written. `shows` says
+        whether the watch shows a pod.
+        """
+        tag = record.tag
+        if tag is None or unit.gang is None or unit.had_job:
+            return
+        unit.had_job = True
+        for uid, name in zip(tag.uids, tag.names, strict=False):
+            if uid and uid not in self.by_pod and not shows(uid):
+                seen, said = (
+                    SeenOfPod(placed=True, orphaned=True),
+                    SaidOnPod(recorded=record.job_id),
+                )
+                unit.members[uid] = Member(uid, name, seen, said)
+                self.by_pod[uid] = unit
+        unit.set_apart(unit.spare)
+
     def part(self, unit: Unit, uid: str) -> None:
         """Forget a pod of a gang that goes on without it."""
         del unit.members[uid]
@@ -499,6 +521,7 @@ class Units:
         unit.job = job
         unit.doubt_since = None
         if job is not None:
+            unit.had_job = True
             unit.others_job = None
             unit.is_rid_of({job.job_id})
             self._hold(job.job_id, unit)

@@ -58,6 +58,7 @@ _CALLERS: Final = {
     "Unit.is_rid_of": {"slurm"},
     "Units.add": {"facts", "slurm"},
     "Units.join": {"facts"},
+    "Units.recall": {"facts", "slurm"},
     "Unit.set_apart": {"facts"},
     "Gang.follow": {"facts"},
     "Gang.go_on_as": {"facts"},

@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.core.event_reasons import Reason
 from scheduler.kube.wire import PodStatus
+from scheduler.state.pod_remains import KUBELET_SECONDS
 from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.test_gangs import member
 from tests.unit.service.tiny_kube import TinyKube
@@ -20,6 +21,7 @@ from tests.unit.service.tiny_slurm import TinySlurm
 pytestmark = pytest.mark.looptime
 # Longer than the allocation of a gang is kept whose pods have failed.
 _LINGERED_SECONDS: Final = 120.0
+GRACE: Final = 20  # of each pod here
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
@@ -179,7 +181,8 @@ async def test_gang_keeps_its_nodes_though_the_job_of_its_former_pods_comes_back
         service = Service(slurm, kube)
         service.start()
     service.census.ask()
-    await asyncio.sleep(30)
+    # A new process does not know whether the containers of the former pods had stopped.
+    await asyncio.sleep(GRACE + KUBELET_SECONDS + 30 if restarts else 30)
     assert not slurm.live(former), "it held nodes that no pod uses"
     again = max(slurm.submissions)
     assert slurm.submissions[again].required_nodes == ("n3", "n4")
@@ -215,3 +218,35 @@ async def test_pod_of_a_gang_that_is_deleted_by_force_may_still_run_where_anothe
     assert ("new-0", "n2") not in kube.bindings, "20 s of grace, and 30 s"
     await asyncio.sleep(60)
     assert ("new-0", "n2") in kube.bindings
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_pods_deleted_by_force_while_no_scheduler_runs_are_waited_for(slurm, kube, replaced):
+    """New pods of the same ranks get the slots of the same job once the containers must have
+    stopped. Before, another pod of the gang may have been replaced, which changes the job's tag.
+    """
+    first = Service(slurm, kube)
+    job_id = await gang_runs(slurm, kube, first)
+    if replaced:
+        kube.force_delete("uid-1")
+        await asyncio.sleep(1)
+        kube.report("uid-0", PodStatus(phase="Failed"))
+        for rank in (0, 1):
+            member(kube, rank, uid=f"new-{rank}")
+        await asyncio.sleep(5)
+        assert ("new-0", "n1") in kube.bindings
+    await first.kill()
+    if not replaced:
+        for rank in (0, 1):
+            kube.force_delete(f"uid-{rank}")
+            member(kube, rank, uid=f"new-{rank}")
+    kube.relist()
+    service = Service(slurm, kube)
+    service.start()
+    await asyncio.sleep(GRACE + KUBELET_SECONDS - 2)
+    assert ("new-1", "n2") not in kube.bindings
+    await asyncio.sleep(20)
+    assert ("new-1", "n2") in kube.bindings
+    assert ("new-0", "n1") in kube.bindings
+    assert [it for it in slurm.jobs if slurm.live(it)] == [job_id]
+    await service.kill()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from scheduler.core.naming import GANG_FIRST_NODE
 from scheduler.core.owner_tag import OwnerTag, read_tag
+from scheduler.state.pod_remains import KUBELET_SECONDS
 from slurmapi import BaseState, JobState
 from slurmapi.components import joint_job
 from tests.unit.service.test_gangs import FAILED, PREFIX
@@ -18,6 +19,7 @@ from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
+GRACE: Final = 20  # of each pod here
 WHERE: Final = {"uid-0": "n2", "uid-1": "n1", "uid-2": "n1"}
 
 
@@ -214,6 +216,21 @@ async def test_component_that_has_ended_ends_the_pods_and_the_other_components(
         kube.end_containers(f"uid-{rank}")
     await asyncio.sleep(10)
     assert slurm.calls["cancel"] == 1
+
+
+async def test_other_components_are_kept_for_pods_that_were_deleted_by_force(slurm, kube, service):
+    """The script of one component dies, so its pod gets a new job, which replaces the old one."""
+    await started(slurm, kube, service)
+    for rank in (1, 2):
+        kube.force_delete(f"uid-{rank}")
+    leader, workers = slurm.jobs[1].parts
+    slurm.jobs[1] = joint_job((replace(leader, state=JobState(BaseState.OUT_OF_MEMORY)), workers))
+    await asyncio.sleep(GRACE + KUBELET_SECONDS - 2)
+    assert slurm.calls["cancel"] == 0
+    await asyncio.sleep(10)
+    assert slurm.calls["cancel"] == 1
+    assert slurm.submissions[max(slurm.submissions)].required_nodes == ("n2",)
+    assert kube.deleted == []
 
 
 async def test_next_process_ends_what_is_left_of_a_job(slurm, kube):

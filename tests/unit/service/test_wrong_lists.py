@@ -68,6 +68,29 @@ async def test_gang_keeps_its_job_though_a_list_lacks_a_pod_whose_binding_was_no
     assert slurm.live(1)
 
 
+async def test_pod_of_a_gang_that_the_first_list_lacks_keeps_its_slot(slurm, kube):
+    first = Service(slurm, kube)
+    first.start()
+    for rank in (0, 1):
+        member(kube, rank)
+    await asyncio.sleep(5)
+    slurm.change(1, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
+    await asyncio.sleep(5)
+    await first.kill()
+    kube.relist()
+    kube.lose("uid-1")
+    successor = Service(slurm, kube)
+    successor.start()
+    await asyncio.sleep(20)
+    member(kube, 1, uid="twin")  # of the same rank
+    kube.end_containers("uid-0")
+    await asyncio.sleep(300)
+    assert slurm.live(1)
+    assert kube.runs("uid-1")
+    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n2"}
+    await successor.kill()
+
+
 async def test_rejected_pod_is_told_once_while_jobs_cannot_be_looked_through(slurm, kube, service):
     kube.create(UID, annotations={PREFIX + "timeout": "soon"})
     await asyncio.sleep(1)
