@@ -35,7 +35,7 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
     gang, tag = facts.gang, record.tag
     if gang is None or tag is None or record.batch or now < facts.give_back_at:
         return ()
-    if facts.missing or not facts.owns(record) or record.state.flags:
+    if facts.missing or not facts.owns(record) or record.state.flags or not record.laid_out:
         return ()
     if any(map(_is_astray, facts.pods)):
         return ()  # Nodes were mapped anew, and so a pod may still run on any of these nodes

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import datetime
@@ -44,6 +45,7 @@ from slurmapi import (
     SlurmClient,
     SlurmError,
     SlurmGarbled,
+    SlurmNoSuchJob,
     SlurmRefused,
     is_word_of_slurm,
 )
@@ -65,6 +67,9 @@ _SETTLE_EVERY: Final = 100
 # After a crash slurmctld has forgotten the jobs since it last saved its state, and reuses their ids
 # (measured). So this many of the newest foreign ids are looked at again.
 _NEWEST: Final = 256
+# A slurmctld that starts may not find a job that it lists. This many censuses, a second or more
+# apart, look at such a job: it may be a pod's own, which must not be taken for another's.
+_DENIALS: Final = 20
 # Nobody waits for the regular census, so it pauses this long after each few looks.
 _PACE_SECONDS: Final = 0.2
 
@@ -133,6 +138,8 @@ class Census:
         self._metrics = metrics
         self._foreign: set[int] = set()
         self._unreadable: set[int] = set()
+        self._denied = Counter[int]()
+        """How often Slurm has said of an id in its list that there is no such job."""
         self._unitless: dict[int, OwnerTag] = {}
         self._wanted = True
         self._asked = asyncio.Event()
@@ -155,6 +162,7 @@ class Census:
 
     def _doubt_the_newest(self) -> None:
         self._unreadable.clear()
+        self._denied.clear()
         self._foreign.difference_update(sorted(self._foreign)[-_NEWEST:])
 
     def covers(self, created: datetime | None, *, runs: bool = False) -> bool:
@@ -274,6 +282,7 @@ class Census:
         lost = 2 * len(left) <= len(self._foreign)
         self._foreign = set() if lost else left
         self._unreadable &= live
+        self._denied = Counter({it: self._denied[it] for it in self._denied.keys() & live})
 
     def _recall(self) -> None:
         """Look again at jobs of several pods if the unit that their tag names exists by now, or if
@@ -312,6 +321,11 @@ class Census:
         """
         try:
             return await read_job(self._client, job_id)
+        except SlurmNoSuchJob:
+            # The list has shown it a moment ago, so the next census asks again, a few times.
+            self._denied[job_id] += 1
+            if self._denied[job_id] < _DENIALS:
+                return None
         except (SlurmRefused, SlurmGarbled) as error:
             if not is_word_of_slurm(error):
                 raise

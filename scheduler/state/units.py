@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.doubt import is_gone
+from scheduler.core.doubt import is_gone, wants_another
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.gang_sources import Membership
 from scheduler.core.intervals import FRESH_SECONDS
@@ -98,6 +98,8 @@ class Placeholder:
     """Whether this process has seen the present run of the job on the Node of one of the unit's
     pods. If that Node is said to be another Slurm node later, the job has not moved.
     """
+    lacking: int = 0
+    """How many looks in a row have shown less of it than there must be (`_lacks`)."""
     edition: int = 0
     """Changes whenever the state, the record or `known_as` does."""
     runs_from: float | None = None
@@ -176,9 +178,14 @@ class Placeholder:
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
         `answered_at`, and its content counts as being as old as `at`. It is dropped if it
-        `may_be_older`.
+        `may_be_older`. One that lacks a part is stored if looks go on to show the same, as often as
+        it takes to believe that a job is gone.
         """
         if self.may_be_older(record.state, asked=asked):
+            return
+        self.lacking = self.lacking + 1 if _lacks(record) else 0
+        if wants_another(self.lacking):
+            self.read_again()
             return
         if self._started_anew(record):
             self.runs_from, self.runs_in, self.has_held = None, 0, False
@@ -269,6 +276,15 @@ class Placeholder:
     def believed(self, since: float | None) -> bool:
         """Whether the record may be acted upon; for `since` see Units.believed_since."""
         return self.proven and (since is None or self.record_at >= since)
+
+
+def _lacks(record: TaggedJob) -> bool:
+    """Whether the record is of a job that runs on no nodes, or that lacks a component. One such
+    answer may be wrong, and would end every pod of the job.
+    """
+    tag = record.tag
+    runs_nowhere = record.state.base is BaseState.RUNNING and not record.nodes
+    return runs_nowhere or (tag is not None and len(record.parts) < len(tag.parts))
 
 
 @dataclass(slots=True)

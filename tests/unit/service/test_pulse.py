@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
@@ -727,7 +728,8 @@ async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulsed):
     slurm.seconds["job"] = 1000.0
     async with pulsed.running():
         await asyncio.sleep(1)
-        unit.job.saw(slurm.jobs[unit.job.job_id], asked=1.0, at=1.0, answered_at=1.0)
+        looked = TaggedJob.of(slurm.jobs[unit.job.job_id])
+        unit.job.saw(looked, asked=1.0, at=1.0, answered_at=1.0)
         await asyncio.sleep(2 * IDLE)
         assert unit.job.proven
         stalled = 60.0

@@ -26,7 +26,7 @@ def running(slurm: TinySlurm, partition: str, *, count: int = 1) -> list[Unit]:
     """Units whose pods run, with jobs in that partition."""
     units = []
     for _ in range(count):
-        job_id = slurm.add(state=RUNNING, partition=partition)
+        job_id = slurm.add(state=RUNNING, partition=partition, nodes=("n1",))
         job = Placeholder(job_id)
         job.saw(TaggedJob.of(slurm.jobs[job_id]), asked=0.0, at=0.0, answered_at=0.0)
         unit = Unit(f"{partition}-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=job)

@@ -101,6 +101,8 @@ class TinySlurm:
         self.bytes_of: defaultdict[int, int] = defaultdict(lambda: 8192)
         """Bytes of the answer about each job."""
         self.on_cancel: Callable[[Job], None] = lambda _job: None
+        self.shows: Callable[[Job], Job] = lambda job: job
+        """What the answer to a look says of a job, right or wrong."""
 
     # --- the client's face
 
@@ -207,7 +209,7 @@ class TinySlurm:
         if job_id not in self.jobs:
             raise _no_such_job()
         job = replace(self.jobs[job_id], answered_at=self.now())
-        return _without_cores(job) if job.cpus_by_node or job.parts else job
+        return self.shows(_without_cores(job) if job.cpus_by_node or job.parts else job)
 
     async def laid_out(self, job: Job) -> Job:
         await self._call("laid_out", job.job_id)
