@@ -84,8 +84,7 @@ def _node_lost(facts: UnitFacts, job: Tracked, record: TaggedJob) -> _NodeLost |
         return _NodeLost(Reason.PREEMPTED, preemption_warning(record, left), max(given, left), left)
     if record.state.base is BaseState.SUSPENDED and facts.evict_suspended:
         return _NodeLost(Reason.SUSPENDED, f"Slurm has suspended job {record.job_id}")
-    tag = record.tag
-    if record.state.base is BaseState.PENDING and tag and record.restart_count > tag.restarts:
+    if record.state.base is BaseState.PENDING and record.tag and job.requeued:
         return _NodeLost(Reason.REQUEUED, f"Slurm job {record.job_id} was requeued")
     return None
 

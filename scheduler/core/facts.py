@@ -193,6 +193,8 @@ class Tracked(msgspec.Struct, frozen=True, kw_only=True):
     """The name and the submit time of the unit's job, as Slurm shows them; None if no look has
     shown yet that this job is the unit's.
     """
+    restarts: int = 0
+    """The highest number of restarts that this process has ever seen in the job's tag."""
     allocated_at: float = 0.0
     """When a pulse first showed that it runs; 0 if it does not run, or none has shown it yet."""
     running_since: float = 0.0
@@ -206,6 +208,17 @@ class Tracked(msgspec.Struct, frozen=True, kw_only=True):
     searched all jobs. Otherwise a former process may have submitted another job without recording
     it.
     """
+
+    @property
+    def requeued(self) -> bool:
+        """Whether the record shows that the job was requeued since its pods were bound, by Slurm's
+        count at both times.
+        """
+        record = self.record
+        if record is None:
+            return False
+        noted = 0 if record.tag is None else record.tag.restarts
+        return record.restart_count > max(noted, self.restarts)
 
 
 class Vanished(msgspec.Struct, frozen=True):

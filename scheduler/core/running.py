@@ -163,7 +163,7 @@ def _follow(
         return (Record(job.job_id), Again(0.0))
     match record.state.base:
         case BaseState.PENDING:
-            return _pending_again(facts, bound, record, now)
+            return _pending_again(facts, bound, record, job, now)
         case BaseState.RUNNING:
             return _running(facts, bound, record, job, now)
         case BaseState.SUSPENDED if facts.evict_suspended:
@@ -184,9 +184,9 @@ def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evi
 
 
 def _pending_again(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    if _requeued(record):
+    if job.requeued:
         return _evict_requeued(bound, record)
     tag = record.tag
     if tag is not None and tag.node and {pod.node for pod in bound} <= {*tag.pinned}:
@@ -209,7 +209,7 @@ def _running(
         return _go_on_without(lost, record)
     held = frozenset(record.nodes)
     if any(pod.node and pod.node not in held for pod in bound):
-        return _elsewhere(facts, bound, record, now, moved=not job.has_held)
+        return _elsewhere(facts, bound, record, job, now)
     come = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     unserved = tuple(pod for pod in come if pod.unserved)
     if unserved and facts.gang is not None and facts.gang.unread:
@@ -233,14 +233,15 @@ def _go_on_without(lost: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Actio
 
 
 def _elsewhere(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float, *, moved: bool
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    """The job does not hold the node of one of these pods. If it has not `moved`, their Nodes are
-    now said to be other nodes than when they were bound: a label or a list was changed, perhaps for
-    a moment only. Then the pods stay, as does the job.
+    """The job does not hold the node of one of these pods. If it has not moved, their Nodes are now
+    said to be other nodes than when they were bound: a label or a list was changed, perhaps for a
+    moment only. Then the pods stay, as does the job.
     """
-    if _requeued(record):
+    if job.requeued:
         return _evict_requeued(bound, record)
+    moved = not job.has_held
     running = [pod for pod in facts.pods if pod.stage in RUNS]
     held = frozenset(record.nodes)
     away = all(pod.node and pod.node not in held for pod in running)
@@ -295,12 +296,6 @@ def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tu
         ),
         Again(SOON_SECONDS),
     )
-
-
-def _requeued(record: TaggedJob) -> bool:
-    """Whether the job was requeued since its pods were bound, by Slurm's count at both times."""
-    tag = record.tag
-    return record.restart_count > (0 if tag is None else tag.restarts)
 
 
 def _evict_requeued(bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:

@@ -98,6 +98,10 @@ class Placeholder:
     """Whether this process has seen the present run of the job on the Node of one of the unit's
     pods. If that Node is said to be another Slurm node later, the job has not moved.
     """
+    restarts: int = 0
+    """The highest number of restarts that was ever seen in its tag or written into it. slurmctld
+    forgets the last changes of the tag in a crash.
+    """
     lacking: int = 0
     """How many looks in a row have shown less of it than there must be (`_lacks`)."""
     edition: int = 0
@@ -190,6 +194,7 @@ class Placeholder:
         if self._started_anew(record):
             self.runs_from, self.runs_in, self.has_held = None, 0, False
         self.record, self.record_at, self.missing = record, at, 0
+        self._note_restarts(record)
         self.proven = asked >= self.doubted_at
         if self.known_as is None and self._is_the_one_made(record, asked=asked):
             self.recognise(record)
@@ -241,6 +246,7 @@ class Placeholder:
     def wrote(self, record: TaggedJob) -> None:
         """Store the record with what we have written to the job since the look."""
         self.record = record
+        self._note_restarts(record)
         self.edition += 1
 
     def was_cancelled(self, now: float) -> None:
@@ -259,6 +265,10 @@ class Placeholder:
         if slurm_now is None or slurm_submitted is None:
             return False
         return slurm_now - slurm_submitted >= asked - self.submitted_at - _SECOND
+
+    def _note_restarts(self, record: TaggedJob) -> None:
+        if record.tag is not None:
+            self.restarts = max(self.restarts, record.tag.restarts)
 
     def _started_anew(self, record: TaggedJob) -> bool:
         """Whether it was requeued between two looks that both showed it running."""
@@ -425,6 +435,7 @@ class Unit:
             allocated_at=job.allocated_at,
             running_since=job.running_since,
             has_held=job.has_held,
+            restarts=job.restarts,
             settled=job.seen_live or looked_through,
         )
 

@@ -167,3 +167,29 @@ async def test_packed_gang_keeps_its_nodes_while_slurm_does_not_count_its_pods(s
     await asyncio.sleep(400)
     assert (kube.deleted, slurm.jobs[1].nodes, slurm.live(1)) == ([], ("n1", "n2"), True)
     await second.kill()
+
+
+async def test_pod_whose_job_was_requeued_before_its_bind_outlives_a_crash_of_slurmctld(
+    slurm, kube, service
+):
+    """The crash forgets that the job was started, and what was written into its tag since."""
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(5)
+    (job_id,) = slurm.jobs
+    kube.set_node("n1", ready=False)
+    slurm.start(job_id, node="n1")
+    await asyncio.sleep(3)
+    slurm.requeue(job_id)
+    await asyncio.sleep(3)
+    saved = slurm.jobs[job_id]
+    kube.set_node("n1", ready=True)
+    slurm.start(job_id, node="n1")
+    await asyncio.sleep(10)
+    assert kube.bindings == [(UID, "n1")]
+    slurm.jobs[job_id] = saved
+    slurm.boot_time = slurm.now()
+    await asyncio.sleep(120)
+    assert kube.deleted == []
+    (pinned,) = [it for it in slurm.jobs if slurm.live(it)]
+    assert slurm.submissions[pinned].required_nodes == ("n1",)
