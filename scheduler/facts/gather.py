@@ -14,6 +14,7 @@ from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, JOB_NODES
 from scheduler.core.owner_tag import Owner
 from scheduler.core.shapes import MOST_SHAPES, Size, accepted_by
+from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.finality import is_final
@@ -246,9 +247,12 @@ class Gatherer:
                 seen.bound_by_us = proves_binding(record, uid, owner=self._owner, node=node)
         if record.state.base is BaseState.RUNNING and not unit.job.has_held:
             seated, nodes = record.seated(owner=self._owner), frozenset(record.nodes)
-            there = (it for it in pods if it.spec.node_name and it.metadata.uid in seated)
-            if any(self._whereabouts.node(it, unit) in nodes for it in there):
-                unit.job.holds()
+            for pod in pods:
+                if not pod.spec.node_name or pod.metadata.uid not in seated:
+                    continue
+                if self._whereabouts.node(pod, unit) in nodes or _came_later(pod, record):
+                    unit.job.holds()
+                    break
         return unit.bound_by_us
 
 
@@ -296,6 +300,15 @@ def _by_kind(
         if size is not None and stages[pod.metadata.uid] is PodStage.WAITING:
             found.setdefault(size.kind, pod)
     return found
+
+
+def _came_later(pod: Pod, record: TaggedJob) -> bool:
+    """Whether the pod came to its Node after the present run of its job had begun, by the clocks of
+    its kubelet and of slurmctld: then it came in this run. A process that has just started cannot
+    know it otherwise if its Nodes count as other Slurm nodes than before.
+    """
+    began = pod.status.start_time
+    return began is not None and 0 < (record.start_time or 0) <= began.timestamp()
 
 
 def _placed_by_us(pod: Pod, unit: Unit) -> bool:

@@ -96,7 +96,8 @@ class Placeholder:
     """When an answer last showed that it has ended, or that it does not run any more."""
     has_held: bool = False
     """Whether this process has seen the present run of the job on the Node of one of the unit's
-    pods. If that Node is said to be another Slurm node later, the job has not moved.
+    pods, or knows that one of them came to its Node in this run. If that Node is said to be another
+    Slurm node later, the job has not moved.
     """
     restarts: int = 0
     """The highest number of restarts that was ever seen in its tag or written into it. slurmctld

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
 
 from annotations import PREFIX
+from scheduler.config.settings import Settings
 from scheduler.core.doubt import ENOUGH
+from scheduler.core.mapping_strategies import Strategy
+from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState, Job, SlurmNoSuchJob, SlurmUnreadable
 from slurmapi.components import joint_job
 from tests.unit.service import test_shapes_in_service as shapes
 from tests.unit.service.test_gangs import job, member, of_job
+from tests.unit.service.test_mapping_slips import label
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -193,3 +198,33 @@ async def test_pod_whose_job_was_requeued_before_its_bind_outlives_a_crash_of_sl
     assert kube.deleted == []
     (pinned,) = [it for it in slurm.jobs if slurm.live(it)]
     assert slurm.submissions[pinned].required_nodes == ("n1",)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_mapping_that_changes_with_the_process_costs_no_job(slurm, kube, monkeypatch, moved):
+    """The kubelet has started the pod after the job's present run began, unless the job has moved
+    to another node since.
+    """
+    strategies = (Strategy.parse("label:slurm"),)
+    monkeypatch.setattr(Settings, "strategies", property(lambda _self: strategies))
+    label(kube, n1="n1", n2="n2")
+    first = Service(slurm, kube)
+    first.start()
+    job_id = await first.bound(UID)
+    began = datetime.fromtimestamp(slurm.now(), UTC)
+    kube.report(UID, PodStatus(phase="Running", start_time=began))
+    await asyncio.sleep(20)
+    await first.kill()
+    kube.relist()
+    if moved:
+        slurm.change(job_id, BaseState.RUNNING, nodes=("n2",), start_time=slurm.now())
+    else:
+        start = slurm.now() - 60
+        slurm.change(job_id, BaseState.RUNNING, nodes=("n1",), start_time=start)
+        label(kube, n1="n2", n2="n1")
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(100)
+    assert kube.deleted == []
+    assert (slurm.live(job_id), slurm.calls["submit"]) == (not moved, 1 + moved)
+    await second.kill()
