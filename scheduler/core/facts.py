@@ -82,13 +82,18 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of the unit that no list or watch shows. That does not prove that it is gone."""
+    """A pod of the unit that no list or watch shows. That does not prove that it is gone. Or a pod
+    that runs in a slot of the unit's job, by the job's tag, and belongs to another unit since its
+    labels or annotations were edited.
+    """
 
     uid: str
     name: str
     rank: int = 0
     lingers_until: float = 0.0
-    """Until when its containers may still run; 0 if none may, as far as is known."""
+    """Until when its containers may still run; 0 if none may, as far as is known, and infinite if
+    the pod exists.
+    """
     placed: bool = False
     """Whether it was ever seen on a Node."""
 

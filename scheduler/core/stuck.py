@@ -3,8 +3,8 @@
 What follows is a setting (`gang-lost-slot`), or an annotation of the pods that cannot be bound.
 With `wait` the pod waits and says why. With `release` all pods of the gang end, and one job is
 submitted anew when their controllers have created them again. Nothing is released before the cause
-has lasted for a minute, unless the cause can never go away. A pod waits in any case while one that
-has vanished may still run in its slot.
+has lasted for a minute, unless the cause can never go away. A pod waits in any case while another
+one may still run in its slot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts, PodStage, UnitFacts
 from scheduler.core.incomplete import a_few
-from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS, UNFIT_SECONDS
+from scheduler.core.intervals import (
+    LINGER_LOOK_SECONDS,
+    SLOW_LOOK_SECONDS,
+    SOON_SECONDS,
+    UNFIT_SECONDS,
+)
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.seating import Seating
 from scheduler.core.tagged import TaggedJob
@@ -47,11 +52,11 @@ def without_slot(
     return _unlike(facts, left, record, seated)
 
 
-def for_vanished_ones(
+def while_others_run(
     facts: UnitFacts, pods: tuple[PodFacts, ...], record: TaggedJob, seated: Seating, now: float
 ) -> tuple[Action, ...]:
-    """For pods in whose slots others may still run that have vanished: they wait until those must
-    have stopped.
+    """For pods in whose slots others may still run that have vanished, or that belong to another
+    unit now: they wait until those have stopped.
     """
     waits = tuple(it for it in pods if it.uid in seated.haunted)
     if not waits:
@@ -59,10 +64,10 @@ def for_vanished_ones(
     ranks = {it.rank for it in waits}
     left = [it for it in facts.missing if it.rank in ranks and now < it.lingers_until]
     message = (
-        f"Slurm job {record.job_id} is allocated, but containers of pod "
-        f"{a_few([it.name for it in left])} may still run in its place, although the pod is gone"
+        f"Slurm job {record.job_id} is allocated, but containers of "
+        f"{a_few([it.name for it in left])} may still run in this pod's place"
     )
-    again = min(it.lingers_until for it in left) - now
+    again = min(min(it.lingers_until for it in left) - now, LINGER_LOOK_SECONDS)
     return (*(Tell(it, Reason.SLURM_PENDING, message) for it in waits), Again(again))
 
 

@@ -69,10 +69,10 @@ from scheduler.core.pending_reasons import TOO_LARGE_REASONS, pending_text
 from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, miscounted, reseated, seating
 from scheduler.core.stuck import (
-    for_vanished_ones,
     not_to_be_bound,
     on_unfit_node,
     releases,
+    while_others_run,
     without_slot,
 )
 from scheduler.core.tagged import TaggedJob
@@ -396,7 +396,7 @@ def allocated(
     stuck = without_slot(facts, pods, record, seated)
     if releases(stuck):
         return stuck
-    waits = for_vanished_ones(facts, pods, record, seated, now)
+    waits = while_others_run(facts, pods, record, seated, now)
     pods = tuple(pod for pod in pods if pod.uid in seated.taken)
     return (*stuck, *late, *waits, *_start(facts, pods, job, seated, now))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -117,7 +118,12 @@ class Gatherer:
             pods=tuple([self._pod(it, unit, ranks, stages, sizes) for it in pods]),
             spare=tuple([self._pod(it, unit, ranks, stages, {}) for it in spare]) if spare else (),
             missing=(
-                () if len(all_pods) == len(unit.members) else self._missing(unit, all_pods, ranks)
+                *(
+                    ()
+                    if len(all_pods) == len(unit.members)
+                    else self._missing(unit, all_pods, ranks)
+                ),
+                *self._gone_over(unit),
             ),
             request=request,
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
@@ -185,6 +191,8 @@ class Gatherer:
     def _missing(
         self, unit: Unit, pods: Sequence[Pod], ranks: Mapping[str, int]
     ) -> tuple[MissingPod, ...]:
+        if len(pods) == len(unit.members):
+            return ()
         shown = {it.metadata.uid for it in pods}
         return tuple(
             MissingPod(
@@ -197,6 +205,16 @@ class Gatherer:
             for it in unit.pods
             if it.uid not in shown
         )
+
+    def _gone_over(self, unit: Unit) -> Iterator[MissingPod]:
+        """Pods that run in slots of a gang's job and belong to another unit now."""
+        record = None if unit.gang is None or unit.job is None else unit.job.record
+        tag = None if record is None else record.tag
+        if record is None or tag is None or not unit.owns(record, owner=self._owner):
+            return
+        for uid, name, rank in zip(tag.uids, tag.names, tag.ranks, strict=False):
+            if uid and uid not in unit.members and self._whereabouts.runs(uid):
+                yield MissingPod(uid=uid, name=name, rank=rank, lingers_until=math.inf, placed=True)
 
     def _accepted(self, unit: Unit, request: JobRequest | tuple[Problem, ...]) -> Mapping[str, str]:
         record = None if unit.job is None else unit.job.record

@@ -52,6 +52,11 @@ class Whereabouts:
         pod = self._pods.get(uid)
         return pod is not None and not pod.finished
 
+    def runs(self, uid: str) -> bool:
+        """Whether the watch shows this pod on a Node, and it has not finished."""
+        pod = self._pods.get(uid)
+        return pod is not None and bool(pod.spec.node_name) and not pod.finished
+
     def any_on_a_node(self, unit: Unit) -> bool:
         """Whether any of the unit's pods is on a Node, or is about to be bound to one, and has not
         finished.

@@ -13,7 +13,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.kube.wire import PodStatus
 from scheduler.state.pod_remains import KUBELET_SECONDS
 from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
-from tests.unit.service.test_gangs import member
+from tests.unit.service.test_gangs import job_started, member, of_job
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -249,4 +249,33 @@ async def test_pods_deleted_by_force_while_no_scheduler_runs_are_waited_for(slur
     assert ("new-1", "n2") in kube.bindings
     assert ("new-0", "n1") in kube.bindings
     assert [it for it in slurm.jobs if slurm.live(it)] == [job_id]
+    await service.kill()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_pod_that_an_edit_takes_out_of_its_gang_keeps_its_place(slurm, kube, restart):
+    """Its controller replaces it, and the gang's job is kept for it as long as it runs."""
+    service = Service(slurm, kube)
+    job_id = await job_started(slurm, kube, service)
+    await asyncio.sleep(5)
+    node = dict(kube.bindings)["uid-0"]
+    kube.release("uid-0")
+    of_job(kube, 0, uid="anew")
+    if restart:
+        await service.kill()
+        kube.relist()
+        service = Service(slurm, kube)
+        service.start()
+    await asyncio.sleep(60)
+    assert "anew" not in dict(kube.bindings)
+    kube.end_containers("uid-1")
+    await asyncio.sleep(400)
+    assert (kube.deleted, slurm.live(job_id)) == ([], True)
+    said = kube.condition_of("anew")
+    assert said is not None
+    # The process that knew it before the edit goes on to count it as a pod of the gang.
+    assert ("may still run in this pod's place" in said.message) == restart
+    kube.end_containers("uid-0")
+    await asyncio.sleep(30)
+    assert dict(kube.bindings)["anew"] == node
     await service.kill()

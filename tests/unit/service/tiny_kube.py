@@ -316,6 +316,12 @@ class TinyKube:
             )
             self._put(msgspec.structs.replace(pod, metadata=meta))
 
+    def release(self, uid: str) -> None:
+        """Somebody takes a pod away from its controller, to look at it alone."""
+        pod = self.pods[uid]
+        meta = msgspec.structs.replace(pod.metadata, labels={}, owner_references=())
+        self._put(msgspec.structs.replace(pod, metadata=meta))
+
     def force_delete(self, uid: str) -> None:
         """As `kubectl delete --force --grace-period=0`: nobody waits for the kubelet."""
         self._remove(uid)
