@@ -17,9 +17,9 @@ from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState, Job, SlurmNoSuchJob, SlurmUnreadable
 from slurmapi.components import joint_job
 from tests.unit.service import test_shapes_in_service as shapes
-from tests.unit.service.test_gangs import job, member, of_job
+from tests.unit.service.test_gangs import job, of_job, started
+from tests.unit.service.test_hard_luck import again
 from tests.unit.service.test_mapping_slips import label
-from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
@@ -67,28 +67,10 @@ def without_a_component(found: Job) -> Job:
     return replace(joint_job(first), parts=first, answered_at=found.answered_at)
 
 
-async def gang_runs(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
-    service.start()
-    for rank in (0, 1):
-        member(kube, rank)
-    await asyncio.sleep(2)
-    (job_id,) = slurm.submissions
-    slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
-    await asyncio.sleep(30)
-    return job_id
-
-
-async def restarted(slurm: TinySlurm, kube: TinyKube, service: Service) -> Service:
-    await service.kill()
-    kube.relist()
-    successor = Service(slurm, kube)
-    successor.start()
-    return successor
-
-
 @pytest.mark.parametrize("times", [1, ENOUGH - 1])
 async def test_gang_lives_on_after_a_look_without_nodes(slurm, kube, service, times):
-    job_id = await gang_runs(slurm, kube, service)
+    job_id = await started(slurm, kube, service)
+    await asyncio.sleep(30)
     made = answer_wrongly(slurm, job_id, without_nodes, times=times)
     await asyncio.sleep(60)
     assert len(made) == times
@@ -97,7 +79,8 @@ async def test_gang_lives_on_after_a_look_without_nodes(slurm, kube, service, ti
 
 async def test_gang_ends_if_looks_go_on_to_show_no_nodes(slurm, kube, service):
     """An administrator has taken all nodes from the job."""
-    job_id = await gang_runs(slurm, kube, service)
+    job_id = await started(slurm, kube, service)
+    await asyncio.sleep(30)
     slurm.change(job_id, BaseState.RUNNING, nodes=(), start_time=1)
     await asyncio.sleep(60)
     assert sorted(kube.deleted) == ["uid-0", "uid-1"]
@@ -110,7 +93,7 @@ async def test_pod_keeps_its_job_though_the_first_look_of_the_next_process_shows
     first.start()
     job_id = await first.bound(UID)
     made = answer_wrongly(slurm, job_id, without_nodes)
-    second = await restarted(slurm, kube, first)
+    second = await again(first, slurm, kube)
     await asyncio.sleep(60)
     assert len(made) == 1
     assert (kube.deleted, slurm.live(job_id), slurm.calls["submit"]) == ([], True, 1)
@@ -123,7 +106,7 @@ async def test_gang_lives_on_after_a_look_without_one_component(slurm, kube, res
     await shapes.started(slurm, kube, service)
     made = answer_wrongly(slurm, 1, without_a_component)
     if restarts:
-        service = await restarted(slurm, kube, service)
+        service = await again(service, slurm, kube)
     await asyncio.sleep(60)
     assert len(made) == 1
     assert (kube.deleted, slurm.live(1)) == ([], True)
@@ -142,7 +125,7 @@ async def test_pod_lives_on_though_looks_find_no_job_that_the_list_shows(
     slurm.allocated["n1"] = slurm.CPUS
     deny(slurm, job_id, seconds=seconds)
     if restarts:
-        service = await restarted(slurm, kube, service)
+        service = await again(service, slurm, kube)
     for _ in range(600):
         for it in [it for it in slurm.jobs if it != job_id and slurm.live(it)]:
             slurm.change(it, BaseState.PENDING, state_reason="Dependency")  # a singleton
@@ -168,7 +151,7 @@ async def test_packed_gang_keeps_its_nodes_while_slurm_does_not_count_its_pods(s
     await asyncio.sleep(15)
     assert slurm.jobs[1].nodes == ("n1", "n2")
     slurm.fail["laid_out"].extend(SlurmUnreadable("the answer is too large") for _ in range(1000))
-    second = await restarted(slurm, kube, first)
+    second = await again(first, slurm, kube)
     await asyncio.sleep(400)
     assert (kube.deleted, slurm.jobs[1].nodes, slurm.live(1)) == ([], ("n1", "n2"), True)
     await second.kill()
@@ -214,16 +197,13 @@ async def test_mapping_that_changes_with_the_process_costs_no_job(slurm, kube, m
     began = datetime.fromtimestamp(slurm.now(), UTC)
     kube.report(UID, PodStatus(phase="Running", start_time=began))
     await asyncio.sleep(20)
-    await first.kill()
-    kube.relist()
     if moved:
         slurm.change(job_id, BaseState.RUNNING, nodes=("n2",), start_time=slurm.now())
     else:
         start = slurm.now() - 60
         slurm.change(job_id, BaseState.RUNNING, nodes=("n1",), start_time=start)
         label(kube, n1="n2", n2="n1")
-    second = Service(slurm, kube)
-    second.start()
+    second = await again(first, slurm, kube)
     await asyncio.sleep(100)
     assert kube.deleted == []
     assert (slurm.live(job_id), slurm.calls["submit"]) == (not moved, 1 + moved)
