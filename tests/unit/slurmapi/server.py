@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.ports import free_ports
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -149,8 +151,9 @@ class Server:
             self._server = await asyncio.start_unix_server(self._accept, str(unix))
             self.url = f"unix:{unix}"
             return
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=tls)
-        port = self._server.sockets[0].getsockname()[1]
+        # Of this test process alone: once this server has stopped, nobody else answers there.
+        (port,) = free_ports(1)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, ssl=tls)
         self.url = f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}"
 
     async def drop_idle(self) -> None:
