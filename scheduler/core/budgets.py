@@ -3,14 +3,15 @@
 A key whose budget is full again is forgotten. Pure: the caller passes the time.
 
 If many keys wait for one budget, `Turns` gives each its own turn. If all got the time of the next
-turn, all would come back then, and only one could spend.
+turn, all would come back then, and only one could spend. Where tenants share a budget, they take
+turns.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -56,53 +57,94 @@ class Budgets(Generic[K]):
         return next(iter(self._whole_at.values())) <= now
 
 
+class _Place(NamedTuple):
+    """Where a key stands in its line, and when it is to come back."""
+
+    number: int
+    """One more than that of the key before it. Some keys between the first and it may have left."""
+    due: float
+
+
 class Turns(Generic[K]):
-    """A budget for each tenant, and the keys that wait for it in line.
+    """A budget for each tenant, and the keys that wait for it.
+
+    Where a budget is shared, `line` says for whom a key waits. The lines of a budget take turns. So
+    the first key of a line waits for one key of each other line at most, however long they are. A
+    line that begins anew gets the last turn.
 
     The keys in line are remembered without limit, so a key that is no longer wanted must `leave`.
     """
 
     def __init__(self, burst: int, seconds: float) -> None:
         self._budgets = Budgets[str](burst, seconds)
-        # The turn of each waiting key by tenant, in order of arrival.
-        self._lines: dict[str, OrderedDict[K, float]] = {}
+        # By tenant: the lines, that which has the next turn first, and the keys in order of
+        # arrival.
+        self._lines: dict[str, dict[str, OrderedDict[K, _Place]]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return sum(len(line) for lines in self._lines.values() for line in lines.values())
 
-    def wait(self, tenant: str, key: K, now: float) -> float:
-        """Put the key in line. Returns the seconds until its turn, or 0 if it may `take` now."""
-        line = self._lines.get(tenant, OrderedDict())
-        due = line.get(key)
-        if due is not None and due > now:
-            # Some keys before it may have left.
-            sooner = self._budgets.wait(tenant, now, ahead=len(line) - 1)
-            line[key] = min(due, now + sooner)
-            return line[key] - now
-        if due is not None and self._budgets.wait(tenant, now) < _ROUNDING_SECONDS:
-            return 0.0
-        line.pop(key, None)  # it was late or others took the budget: it goes to the end
-        while line and next(iter(line.values())) < now - _LOST_SECONDS:
-            line.popitem(last=False)
-        seconds = self._budgets.wait(tenant, now, ahead=len(line))
-        if seconds > 0:
-            line[key] = now + seconds
-        self._keep(tenant, line)
+    def wait(self, tenant: str, key: K, now: float, *, line: str = "") -> float:
+        """Put the key in line. Returns the seconds after which it is to come back: its turn, unless
+        other lines begin before that; or 0 if it may `take` now.
+        """
+        lines = self._lines.setdefault(tenant, {})
+        _drop_lost(lines, now)
+        keys = lines.get(line, OrderedDict())
+        seconds = self._budgets.wait(tenant, now, ahead=_ahead(lines, line, key))
+        if seconds < _ROUNDING_SECONDS:
+            seconds = 0.0
+        place = keys.get(key)
+        if place is not None:
+            keys[key] = place._replace(due=now + seconds)
+        elif seconds:
+            last = next(reversed(keys.values()), None)
+            keys[key] = _Place(0 if last is None else last.number + 1, now + seconds)
+            lines[line] = keys
+        if not lines:
+            del self._lines[tenant]
         return seconds
 
-    def take(self, tenant: str, key: K, now: float) -> None:
+    def take(self, tenant: str, key: K, now: float, *, line: str = "") -> None:
         """Charge the tenant's budget by one, for this key."""
         self._budgets.take(tenant, now)
-        self.leave(tenant, key)
+        self.leave(tenant, key, line=line)
+        lines = self._lines.get(tenant, {})
+        if line in lines:
+            lines[line] = lines.pop(line)  # its next turn comes after those of all others
 
-    def leave(self, tenant: str, key: K) -> None:
-        """Remove the key from the line, if it waits."""
-        line = self._lines.get(tenant, OrderedDict())
-        line.pop(key, None)
-        self._keep(tenant, line)
-
-    def _keep(self, tenant: str, line: OrderedDict[K, float]) -> None:
-        if line:
-            self._lines[tenant] = line
-        else:
+    def leave(self, tenant: str, key: K, *, line: str = "") -> None:
+        """Remove the key from its line, if it waits."""
+        lines = self._lines.get(tenant, {})
+        keys = lines.get(line, OrderedDict())
+        keys.pop(key, None)
+        if not keys:
+            lines.pop(line, None)
+        if not lines:
             self._lines.pop(tenant, None)
+
+
+def _ahead(lines: Mapping[str, Mapping[K, _Place]], line: str, key: K) -> int:
+    """How many keys at most have their turn before this one, which may be about to come."""
+    keys = lines.get(line, {})
+    before = len(keys)
+    if key in keys:
+        first = next(iter(keys.values()))
+        before = min(before - 1, keys[key].number - first.number)
+    ahead = before
+    of_each = before + 1
+    for name, others in lines.items():
+        if name == line:
+            of_each = before  # the lines that come after this one
+        else:
+            ahead += min(len(others), of_each)
+    return ahead
+
+
+def _drop_lost(lines: dict[str, OrderedDict[K, _Place]], now: float) -> None:
+    """Forget the keys that lead a line and have not come back in time after their turn."""
+    for name, keys in tuple(lines.items()):
+        while keys and keys[first := next(iter(keys))].due < now - _LOST_SECONDS:
+            del keys[first]
+        if not keys:
+            del lines[name]

@@ -1,5 +1,6 @@
 """Limits how often changes of waiting pods reach Slurm. Edits by authors have budgets per pod, per
-namespace and in all. Changes by the site's policy have a budget of their own.
+namespace and in all. Changes by the site's policy have a budget of their own. In the budgets that
+all share, namespaces take turns.
 
 An edit costs its author one request and Slurm up to thirty: a trial job, updates field by field,
 and looks. Without a budget one pod that was edited in a loop made 720 calls a second. A new policy
@@ -63,12 +64,12 @@ class EditPace:
         now = self._clock()
         tenants = self._tenants(unit)
         for scope, tenant in tenants.items():
-            seconds = self._turns[scope].wait(tenant, unit.key, now)
+            seconds = self._turns[scope].wait(tenant, unit.key, now, line=unit.namespace)
             if seconds:
                 await self._tell(unit, scope, seconds)
                 return seconds
         for scope, tenant in tenants.items():
-            self._turns[scope].take(tenant, unit.key, now)
+            self._turns[scope].take(tenant, unit.key, now, line=unit.namespace)
         self.settle(unit)
         return 0.0
 
@@ -81,12 +82,12 @@ class EditPace:
     def forget(self, unit: Unit) -> None:
         """The unit's pod is gone, so the units that wait behind it move up."""
         for scope, tenant in (_authors(unit) | {"policy": _ALL}).items():
-            self._turns[scope].leave(tenant, unit.key)
+            self._turns[scope].leave(tenant, unit.key, line=unit.namespace)
 
     def _tenants(self, unit: Unit) -> dict[str, str]:
         """The budgets that the change is charged to, by scope. An author does not pay for what the
         policy has changed since the job was submitted, nor for changes that a process finds when it
-        starts.
+        starts. It cannot know which of these are edits, so namespaces take turns there, too.
         """
         return _authors(unit) if unit.asked.judged_by == self._version() else {"policy": _ALL}
 

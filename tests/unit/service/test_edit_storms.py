@@ -133,6 +133,56 @@ async def test_edits_of_a_namespace_and_of_all_have_a_pace() -> None:
     assert await granted("c") == 10 / ALL_EDITS[1] - 10 / NAMESPACE_EDITS[1]
 
 
+async def test_namespaces_take_turns_in_the_budgets_that_all_share() -> None:
+    """Changes that a new process finds, and edits beyond what three namespaces may make at once:
+    2500 of one namespace kept an edit of another back for 200 s.
+    """
+    now = 0.0
+    pace = EditPace(cast("Teller", Deaf()), version=lambda: 0, metrics=Metrics(), clock=lambda: now)
+
+    async def waits(namespace: str, count: int, *, found_at_start: bool) -> list[float]:
+        pods = [Unit(f"{namespace}-{it}", namespace, "n", seen_at=0.0) for it in range(count)]
+        for pod in () if found_at_start else pods:
+            pace.settle(pod)
+        return [await pace.pause(pod) for pod in pods]
+
+    assert max(await waits("a", 2500, found_at_start=True)) > 200
+    (wait,) = await waits("b", 1, found_at_start=True)
+    assert wait <= 2 * POLICY_EDITS[1] + 1e-6
+    for namespace in "cde":
+        await waits(namespace, 190, found_at_start=False)
+    (wait,) = await waits("b", 1, found_at_start=False)
+    assert 0 < wait <= 4 * ALL_EDITS[1] + 1e-6
+
+
+async def test_edit_after_a_restart_does_not_wait_for_those_of_another_namespace(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    pods = 400
+    kube.create(UID, namespace="calm")
+    for number in range(pods):
+        kube.create(f"pod-{number}", name=f"pod-{number}")
+    first = Service(slurm, kube)
+    first.start()
+    await asyncio.sleep(pods / 4 + 10)
+    await first.kill()
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(pods / 4 + 10)
+    for number in range(pods):
+        kube.edit(f"pod-{number}", {PREFIX + "comment": "edited"})
+    await asyncio.sleep(5)
+    kube.edit(UID, {PREFIX + "comment": "calm"})
+    await asyncio.sleep(1.5)
+    comments = [it.comment for it in slurm.jobs.values()]
+    assert comments.count("calm") == 1
+    assert comments.count("edited") < pods, "the other namespace still waits"
+    await asyncio.sleep((pods - POLICY_EDITS[0]) * POLICY_EDITS[1])
+    assert {it.comment for it in slurm.jobs.values()} == {"calm", "edited"}
+    await second.kill()
+
+
 def test_one_namespace_leaves_a_part_of_all_to_others() -> None:
     burst, seconds = NAMESPACE_EDITS
     assert burst < ALL_EDITS[0]
