@@ -115,9 +115,13 @@ class Newcomers:
         for known in unit.members.values():
             known.membership = known.membership or self._gangs.of(known.uid)
         for uid in set(self._gangs.pods(unit.key)) - unit.uids:
-            pod, member = self._free(uid), self._gangs.of(uid)
-            if pod is not None and member is not None:
-                self._units.join(unit, self._member(pod), member)
+            self.join(unit, uid)
+
+    def join(self, unit: Unit, uid: str) -> None:
+        """Add a pod to its gang, unless it belongs to another unit."""
+        pod, member = self._free(uid), self._gangs.of(uid)
+        if pod is not None and member is not None:
+            self._units.join(unit, self._member(pod), member)
 
     def _member(self, pod: Pod) -> Member:
         meta = pod.metadata

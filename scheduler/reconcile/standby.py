@@ -23,15 +23,24 @@ class Standby:
         self._units = units
         self._pods = pods
 
-    def follow(self, key: str) -> None:
-        """A pod of the unit with this key was added, changed or deleted."""
+    def follow(self, key: str, uid: str | None = None) -> None:
+        """This pod of the unit with this key was added, changed or deleted; or any pod of it
+        (None). All pods of a gang may come or change one after the other, so if one is named, the
+        others are left alone unless it has gone or names another job now.
+        """
         unit = self._units.get(key)
-        if unit is not None and self._is_outdated(unit):
+        if unit is not None and uid is not None and uid not in unit.uids:
+            self._newcomers.join(unit, uid)
+            return
+        if unit is not None and self._is_outdated(unit, uid):
             self._units.remove(key)
-        self._newcomers.unit(key)
+            unit = None
+        if unit is None or uid is None:
+            self._newcomers.unit(key)
 
-    def _is_outdated(self, unit: Unit) -> bool:
-        return any(map(self._has_changed, unit.pods))
+    def _is_outdated(self, unit: Unit, uid: str | None) -> bool:
+        members = unit.pods if uid is None else (unit.pod(uid),)
+        return any(map(self._has_changed, members))
 
     def _has_changed(self, member: Member) -> bool:
         pod = self._pods.get(member.uid)

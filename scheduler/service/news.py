@@ -77,13 +77,21 @@ class News:
 
     def wake_unit_of(self, pod: Pod, cause: WakeCause) -> None:
         """Something about this pod has changed, or may have."""
-        self._gangs.settle(pod)
-        key = self._key_of(pod.metadata.uid)
+        key = self.key_of(pod)
+        if not self._leads():
+            if self._standby is not None:
+                self._standby.follow(key, pod.metadata.uid)
+            return
         unit = self._units.get(key)
-        if unit is None or len(unit.members) < LARGE_GANG or not self._leads():
-            self.wake(key, cause)
+        if unit is None or len(unit.members) < LARGE_GANG:
+            self._queue.add(key, cause)
             return
         self._queue.add_after(key, _SECONDS_FOR_POD_OF_GANG * len(unit.members))
+
+    def key_of(self, pod: Pod) -> str:
+        """The key of the pod's unit, or of the unit that is to be made for it."""
+        self._gangs.settle(pod)
+        return self._key_of(pod.metadata.uid)
 
     def _key_of(self, uid: str) -> str:
         unit = self._units.of_pod(uid)

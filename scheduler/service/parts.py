@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
+from groundwork.pauses import in_slices
 from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
@@ -142,9 +143,13 @@ class Parts:
         memory = self._memory
         memory.units.clear()
         self.coverage.begin()
+        # Each key is added once, because its level depends on all pods of a gang.
+        keys = dict[str, None]()
         async for pod in memory.pods.with_pauses():
-            memory.news.wake_unit_of(pod, WakeCause.START)
+            keys[memory.news.key_of(pod)] = None
             memory.owner_hints.see(pod)
+        async for key in in_slices(keys):
+            memory.news.wake(key, WakeCause.START)
         self.pulse.come_sooner()
 
     def _census(self) -> Census:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import aiohttp
 import pytest
 
+from annotations import PREFIX
 from scheduler.config.settings import Address, Settings, SettingsError
 from scheduler.core.naming import JOB_ID
 from scheduler.election.elector import Alone, LeaseLostError
@@ -20,9 +21,13 @@ from scheduler.service.app import App
 from scheduler.slurm.pulse import Pulse
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import SlurmClient
+from tests.support.costs import calls
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm, running_looks
+
+# Calls of functions for each pod that comes or changes.
+_CALLS_FOR_EACH: Final = 150
 
 
 @pytest.fixture
@@ -49,6 +54,62 @@ async def test_units_are_what_the_pods_say(
     kube.delete("u")
     await asyncio.sleep(1)
     assert len(service.units) == 0
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("size", [32, 256])
+async def test_pod_of_a_gang_that_comes_or_changes_costs_the_same_in_gangs_of_any_size(
+    service: Service, kube: TinyKube, standby: Standby, size: int
+) -> None:
+    """Each went through all pods of the gang."""
+    said = {f"{PREFIX}gang": "train", f"{PREFIX}gang-size": str(size)}
+    gangs = service.memory.gangs
+    uids = [f"uid-{rank}" for rank in range(size)]
+    for rank, uid in enumerate(uids):
+        kube.create(uid, name=f"train-{rank}", annotations=said)
+    await asyncio.sleep(1)
+    pods = list(kube.store)
+    with calls() as made:
+        for pod in pods:
+            gangs.came(pod)
+            standby.follow(gangs.key_of(pod.metadata.uid), pod.metadata.uid)
+    (unit,) = service.units
+    assert list(unit.uids) == uids
+    assert made[0] < _CALLS_FOR_EACH * size
+    with calls() as made:
+        for uid in uids:
+            standby.follow(unit.key, uid)
+    assert made[0] < _CALLS_FOR_EACH * size
+    assert service.units.get(unit.key) is unit
+
+
+@pytest.mark.looptime
+async def test_gang_of_which_a_pod_names_another_job_is_made_anew(
+    service: Service, kube: TinyKube, standby: Standby
+) -> None:
+    gangs = service.memory.gangs
+    said = {f"{PREFIX}gang": "train", f"{PREFIX}gang-size": "3"}
+    for rank in range(3):
+        kube.create(f"uid-{rank}", name=f"train-{rank}", annotations=said)
+    await asyncio.sleep(1)
+    for pod in kube.store:
+        gangs.came(pod)
+        standby.follow(gangs.key_of(pod.metadata.uid), pod.metadata.uid)
+    (unit,) = service.units
+    assert unit.job is None
+    kube.edit("uid-1", {JOB_ID: "7"})
+    await asyncio.sleep(1)
+    standby.follow(unit.key, "uid-1")
+    (unit,) = service.units
+    assert unit.job is not None
+    assert unit.job.job_id == 7
+    kube.delete("uid-1")
+    await asyncio.sleep(1)
+    standby.follow(unit.key, "uid-1")
+    gangs.went("uid-1")
+    standby.follow(unit.key)
+    (unit,) = service.units
+    assert list(unit.uids) == ["uid-0", "uid-2"]
 
 
 @pytest.mark.looptime
