@@ -240,7 +240,7 @@ class GangHand:
             if pod.uid not in unit.members:
                 return  # a census has found a job of its own meanwhile
             self._gangs.set_beside(pod.uid)
-            self._tools.units.part(unit, pod.uid)
+            self._tools.units.part(unit, (pod.uid,))
             self._wake(pod.uid)
             log.info("pod is served beside its gang", namespace=unit.namespace, pod=pod.name)
 
@@ -249,10 +249,14 @@ class GangHand:
         only the API server's answer that there is no such pod is evidence. Raises KubeError, also
         if a pod does exist.
         """
-        for gone in action.pods:
-            if gone.placed or gone.uid in unit.bindings.sent:
-                pod = await self._tools.kube.get_pod(unit.namespace, gone.name)
-                if pod is not None and pod.metadata.uid == gone.uid and not pod.finished:
-                    self._doubt_pods()
-                    raise KubeInterrupted("the pod exists, although the list lacks it")
-            self._tools.units.part(unit, gone.uid)
+        doubtful = [it for it in action.pods if it.placed or it.uid in unit.bindings.sent]
+        sure = {it.uid for it in action.pods}.difference(it.uid for it in doubtful)
+        # Together, because those that are left are gone through each time.
+        self._tools.units.part(unit, sure & unit.uids)
+        for gone in doubtful:
+            pod = await self._tools.kube.get_pod(unit.namespace, gone.name)
+            if pod is not None and pod.metadata.uid == gone.uid and not pod.finished:
+                self._doubt_pods()
+                raise KubeInterrupted("the pod exists, although the list lacks it")
+            if gone.uid in unit.members:
+                self._tools.units.part(unit, (gone.uid,))

@@ -396,7 +396,7 @@ class Census:
         former = self._units.of_pod(tag.key)
         if former is not None:
             # A former process submitted this job for the pod alone.
-            self._units.part(former, tag.key)
+            self._units.part(former, (tag.key,))
         unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), members=by_uid(pods))
         self._units.add(unit)
         if not self._any_known(tag.uids):

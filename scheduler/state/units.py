@@ -7,7 +7,7 @@ method; `tests/unit/test_who_writes_units.py` checks that. Only `Units.set_job` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -514,14 +514,15 @@ class Units:
                 self.by_pod[uid] = unit
         unit.set_apart(unit.spare)
 
-    def part(self, unit: Unit, uid: str) -> None:
-        """Forget a pod of a gang that goes on without it."""
-        del unit.members[uid]
-        unit.set_apart(unit.spare - {uid})
-        self.by_pod.pop(uid, None)
-        self.binding.pop(uid, None)
-        unit.bindings.forget(uid)
-        unit.eviction.forget(uid)
+    def part(self, unit: Unit, uids: Collection[str]) -> None:
+        """Forget pods of a gang that goes on without them."""
+        for uid in uids:
+            del unit.members[uid]
+            self.by_pod.pop(uid, None)
+            self.binding.pop(uid, None)
+            unit.bindings.forget(uid)
+            unit.eviction.forget(uid)
+        unit.set_apart(unit.spare.difference(uids))
 
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""
