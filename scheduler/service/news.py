@@ -17,6 +17,7 @@ from scheduler.nodes.presence import Presence
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.standby import Standby
 from scheduler.reconcile.workqueue import WorkQueue
+from scheduler.service.gang_pace import GangPace
 from scheduler.service.gauges import observe_start
 from scheduler.service.outside import Outside
 from scheduler.service.rounds import Rounds
@@ -27,9 +28,6 @@ from scheduler.state.units import Unit, Units
 # burst, a hundred pods a second are bound at least.
 _CONFIRM_SECONDS: Final = 5.0
 _CONFIRM_SECONDS_PER_UNIT: Final = 0.01
-# The pods of a large gang change one after the other, for instance when they end, and a pass takes
-# 20 us for each of them. So it comes this much later for each, and is one for all that changed.
-_SECONDS_FOR_POD_OF_GANG: Final = 0.0005
 
 
 class News:
@@ -62,6 +60,7 @@ class News:
         self._owner_hints = owner_hints
         self._standby: Standby | None = None
         self._gpu_types: frozenset[str] | None = None
+        self._pace = GangPace()
         self.rounds = Rounds(units, wake=self.wake, wake_pods=self._wake_pods)
 
     def stand_by(self, standby: Standby) -> None:
@@ -83,10 +82,15 @@ class News:
                 self._standby.follow(key, pod.metadata.uid)
             return
         unit = self._units.get(key)
-        if unit is None or len(unit.members) < LARGE_GANG:
+        # A gang of which all pods have ended has no unit, and each pass makes it anew.
+        pods = len(self._gangs.pods(key) if unit is None else unit.members)
+        if pods < LARGE_GANG:
             self._queue.add(key, cause)
             return
-        self._queue.add_after(key, _SECONDS_FOR_POD_OF_GANG * len(unit.members))
+        seconds = self._pace.wait(
+            key, pod.metadata.namespace, pods=pods, now=self._clock(), unread=unit is None
+        )
+        self._queue.add_after(key, seconds)
 
     def key_of(self, pod: Pod) -> str:
         """The key of the pod's unit, or of the unit that is to be made for it."""
