@@ -40,8 +40,9 @@ from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
 from scheduler.service.parts import Parts
 from scheduler.service.stores import Stores
+from scheduler.slurm.look_turns import LookTurns
 from scheduler.slurm.pulse import due
-from scheduler.state.units import Placeholder, Unit
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState, SlurmClient, StaticToken
 
 _NOW: Final = 1000.0
@@ -215,13 +216,15 @@ def choosing(units: int) -> list[Pace]:
     the oldest.
     """
     _, found = _cluster(units)
+    known, turns = Units(), LookTurns()
     for number, unit in enumerate(found):
+        known.add(unit)
         if unit.job is not None:
             unit.job.looked_at = float(number * 7919 % units)
     with asyncio.Runner() as runner:
 
         def chosen(most: int) -> object:
-            return runner.run(due(found, {_any: most}, now=_NOW))
+            return runner.run(due(known, _any, most=most, turns=turns, now=_NOW))
 
         return [
             measure("all sorted, then cut", units, lambda: _sorted(found)[:1]),

@@ -6,22 +6,23 @@ at four times within it. Looks come with the pulses, so one that would fall due 
 pulse is made with this one: otherwise it would be late by up to a whole pulse. Nobody warns the
 others: looks at them only show what an operator has changed, such as the time limit. Where Slurm
 does not say whether a job may be warned, it is looked at as often as the budget of the others
-allows.
+allows. Within both budgets namespaces take turns, so that many jobs in one delay no warning in
+another.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
-from operator import itemgetter
+from itertools import chain
 from typing import Final
 
 import structlog
 
-from groundwork.pauses import with_pauses
+from groundwork.pauses import in_chunks
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.grace_times import GraceTimes
 from scheduler.slurm.look_allowance import LookAllowance
+from scheduler.slurm.look_turns import Due, LookTurns, namespace_of
 from scheduler.state.units import Unit
 from slurmapi import BaseState
 
@@ -54,43 +55,55 @@ class RunningLooks:
         self._metrics = metrics
         self._warned = LookAllowance(per_second)
         self._others = LookAllowance(min(per_second, _OTHERS_PER_SECOND))
+        self._turns_of_warned, self._turns_of_others = LookTurns(), LookTurns()
         self._late = False
         self._searched_at = float("-inf")
 
-    async def due(self, units: Iterable[Unit], *, now: float) -> list[Unit]:
-        """The units whose jobs are to be looked at now, those that are due for longest first. They
-        are searched once a second at most, and not at all if nothing may be looked at.
+    async def due(self, units: Iterable[Unit], *, now: float) -> Iterable[Unit]:
+        """The units whose jobs are to be looked at now: namespaces take turns, each with those that
+        are due for longest. Take none for whose look no time is left. The units are searched once a
+        second at most, and not at all if nothing may be looked at.
         """
         if now - self._searched_at < _LEAST_SECONDS:
-            return []
+            return ()
         most_warned, most_others = self._warned.take(now), self._others.take(now)
         if not most_warned and not most_others:
-            return []
+            return ()
         # A look that is due exactly then comes with that pulse.
         next_at = now + min(now - self._searched_at, _LONGEST_AHEAD_SECONDS)
         self._searched_at = now
-        warned, others, needed = list[tuple[float, Unit]](), list[tuple[float, Unit]](), 0.0
+        warned, others, needed = list[Due](), list[Due](), 0.0
+        namespaces = set[str]()
         paces = dict[str, tuple[bool, float]]()
-        async for unit in with_pauses(units, every=_SEARCHED_AT_ONCE):
-            job = unit.job
-            if job is None or unit.waiting or job.state is None:
-                continue
-            if job.state.base is not BaseState.RUNNING:
-                continue
-            partition = "" if job.record is None else job.record.partition
-            pace = paces.get(partition)
-            if pace is None:
-                pace = paces[partition] = self._pace(partition)
-            is_warned, seconds = pace
-            due_at = job.looked_at + seconds
-            if is_warned:
-                needed += 1.0 / seconds
-                if due_at < next_at:
-                    warned.append((due_at, unit))
-            elif due_at <= now:
-                others.append((due_at, unit))
+        async for some in in_chunks(units, size=_SEARCHED_AT_ONCE):
+            namespaces.update(map(namespace_of, some))
+            for unit in some:
+                job = unit.job
+                if job is None or unit.waiting or job.state is None:
+                    continue
+                if job.state.base is not BaseState.RUNNING:
+                    continue
+                partition = "" if job.record is None else job.record.partition
+                pace = paces.get(partition)
+                if pace is None:
+                    pace = paces[partition] = self._pace(partition)
+                is_warned, seconds = pace
+                due_at = job.looked_at + seconds
+                if is_warned:
+                    needed += 1.0 / seconds
+                    if due_at < next_at:
+                        warned.append((due_at, unit))
+                elif due_at <= now:
+                    others.append((due_at, unit))
+            warned = self._turns_of_warned.first(most_warned, warned)
+            others = self._turns_of_others.first(most_others, others)
         self._tell(needed)
-        return [*_first(most_warned, warned), *_first(most_others, others)]
+        for turns in (self._turns_of_warned, self._turns_of_others):
+            turns.line(namespaces)  # forgets those without pods
+        return chain(
+            self._turns_of_warned.taken(unit for _, unit in warned),
+            self._turns_of_others.taken(unit for _, unit in others),
+        )
 
     def _pace(self, partition: str) -> tuple[bool, float]:
         """Whether jobs in this partition have a GraceTime, and the seconds between two looks at one
@@ -115,7 +128,3 @@ class RunningLooks:
             )
         elif needed < _ENOUGH * self._per_second:
             self._late = False
-
-
-def _first(most: int, found: list[tuple[float, Unit]]) -> Iterable[Unit]:
-    return map(itemgetter(1), heapq.nsmallest(most, found, key=itemgetter(0)))

@@ -7,7 +7,7 @@ method; `tests/unit/test_who_writes_units.py` checks that. Only `Units.set_job` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -442,10 +442,11 @@ class Unit:
 
 
 class Units:
-    """Units by key, with indexes of their pods and of their job ids."""
+    """Units by key, with indexes of their namespaces, of their pods and of their job ids."""
 
     def __init__(self) -> None:
         self._units: dict[str, Unit] = {}
+        self._by_namespace: dict[str, dict[str, Unit]] = {}
         self.by_pod: dict[str, Unit] = {}
         """By the uid of each pod. Only the methods here write it."""
         # Mostly one unit. But a copy of a pod's manifest has the same job id in its annotation.
@@ -465,6 +466,15 @@ class Units:
         """The unit with this key."""
         return self._units.get(key)
 
+    @property
+    def namespaces(self) -> Set[str]:
+        """The namespaces that have units."""
+        return self._by_namespace.keys()
+
+    def in_namespace(self, namespace: str) -> Sequence[Unit]:
+        """The units of this namespace as they are now."""
+        return tuple(self._by_namespace.get(namespace, {}).values())
+
     def of_pod(self, uid: str) -> Unit | None:
         """The unit that the pod of that uid belongs to."""
         return self.by_pod.get(uid)
@@ -482,6 +492,7 @@ class Units:
     def add(self, unit: Unit) -> Unit:
         """Add a unit."""
         self._units[unit.key] = unit
+        self._by_namespace.setdefault(unit.namespace, {})[unit.key] = unit
         self.by_pod |= dict.fromkeys(unit.members, unit)
         if unit.job is not None:
             self._hold(unit.job.job_id, unit)
@@ -530,6 +541,10 @@ class Units:
         if unit is None:
             self.binding.pop(key, None)  # it may have been sent after the unit was removed
             return
+        others = self._by_namespace[unit.namespace]
+        del others[key]
+        if not others:
+            del self._by_namespace[unit.namespace]
         for uid in unit.members:
             self.binding.pop(uid, None)
             self.by_pod.pop(uid, None)
@@ -539,6 +554,7 @@ class Units:
     def clear(self) -> None:
         """Forget everything about pods and jobs."""
         self._units.clear()
+        self._by_namespace.clear()
         self.by_pod.clear()
         self._by_job.clear()
         self.binding.clear()

@@ -59,12 +59,19 @@ class PulsedUnits:
         self.changed.append(key)
         self.causes.append(cause)
 
-    def add(self, *, waiting: bool = True, claimed: bool = False, young: bool = False) -> Unit:
+    def add(
+        self,
+        *,
+        waiting: bool = True,
+        claimed: bool = False,
+        young: bool = False,
+        namespace: str = "ns",
+    ) -> Unit:
         job_id = self.slurm.add()
         now = asyncio.get_running_loop().time()
         submitted_at = now + 0.001 if young else -60.0
         job = Placeholder(job_id, submitted_at=submitted_at, claimed=claimed)
-        unit = Unit(f"uid-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=job)
+        unit = Unit(f"uid-{job_id}", namespace, f"p-{job_id}", seen_at=0.0, job=job)
         unit.waiting = waiting
         return self.units.add(unit)
 

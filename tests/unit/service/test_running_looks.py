@@ -22,14 +22,16 @@ SECONDS = 300
 SAVED_SECONDS = 4
 
 
-def running(slurm: TinySlurm, partition: str, *, count: int = 1) -> list[Unit]:
+def running(
+    slurm: TinySlurm, partition: str, *, count: int = 1, namespace: str = "ns"
+) -> list[Unit]:
     """Units whose pods run, with jobs in that partition."""
     units = []
     for _ in range(count):
         job_id = slurm.add(state=RUNNING, partition=partition, nodes=("n1",))
         job = Placeholder(job_id)
         job.saw(TaggedJob.of(slurm.jobs[job_id]), asked=0.0, at=0.0, answered_at=0.0)
-        unit = Unit(f"{partition}-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=job)
+        unit = Unit(f"{partition}-{job_id}", namespace, f"p-{job_id}", seen_at=0.0, job=job)
         unit.waiting = False
         units.append(unit)
     return units
@@ -156,6 +158,31 @@ async def test_many_other_jobs_delay_no_look_at_a_job_with_a_grace_time(slurm):
     assert {counted[it.key] for it in graced} == {SECONDS / 15}
     assert sum(counted[it.key] for it in others) <= 2 * (SECONDS + SAVED_SECONDS)
     assert max(counted[it.key] for it in others) == 1, "each in turn"
+
+
+@pytest.mark.parametrize(("partition", "seconds"), [("grace", 15), ("main", 20)])
+async def test_thousands_of_running_pods_delay_no_look_at_the_job_of_another_namespace(
+    slurm, partition, seconds
+):
+    looking = Looking(slurm)
+    await looking.grace_times.read()
+    crowd = running(slurm, partition, count=2000, namespace="a")
+    (unit,) = running(slurm, partition, namespace="b")
+    counted = await looking.looks([*crowd, unit])
+    assert counted[unit.key] == SECONDS / seconds
+    assert max(counted.values()) == counted[unit.key], "the others in turn"
+
+
+async def test_pods_that_come_and_go_delay_no_look_at_the_job_of_another_namespace(slurm):
+    """A job that was never looked at has been due for longer than any other."""
+    looking = Looking(slurm)
+    await looking.grace_times.read()
+    (unit,) = running(slurm, "grace", namespace="b")
+    looked_at = Counter[str]()
+    for _ in range(60):
+        crowd = running(slurm, "grace", count=20, namespace="a")
+        looked_at.update(await looking.pulse([*crowd, unit]))
+    assert looked_at[unit.key] == 60 / 15
 
 
 async def test_budget_that_is_too_small_is_kept_and_said_once(slurm):
