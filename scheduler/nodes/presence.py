@@ -17,11 +17,14 @@ from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.kube.wire import Pod
 from scheduler.nodes.covers import Cover, Covers
 from scheduler.nodes.vanished_pods import Left, Parted
-from scheduler.state.pod_remains import Remains, remains_of
+from scheduler.state.pod_remains import Deletion, Remains, deletion_of, remains_of
 
 # When a process has just started, only the pod itself shows who bound it, and its author can forge
 # that. It is believed for this long, which is enough for pods whose job ended in the meantime.
 CLAIM_SECONDS: Final = 300.0
+# A deletion may give a pod any grace period, and once the pod is gone nobody can shorten it. If the
+# pod's own is shorter, no more than this counts.
+LONGEST_DELETION_SECONDS: Final = 3600
 # Queries skip entries whose time is over, so these may stay in memory a little longer.
 _SWEEP_SECONDS: Final = 30.0
 
@@ -36,6 +39,7 @@ class _Placed:
     marked: bool = False
     by_us: bool = False
     leaves_at: datetime | None = None
+    leaving: Deletion | None = None
     uncovered_since: float | None = None
 
 
@@ -77,7 +81,7 @@ class Presence:
         # The API server binds no pod that is being deleted.
         settled = new is None or node or new.metadata.deletion_timestamp is not None
         sent = self._binding.pop(uid, "") if settled else ""
-        remains = remains_of(pod) if new is None else None
+        remains = self._remains(pod) if new is None else None
         if not node or pod.finished or (new is None and remains is None):
             self._leave(uid)
         else:
@@ -102,6 +106,13 @@ class Presence:
         placed.marked = placed.marked or _marked(pod)
         placed.by_us = placed.by_us or bound_by_us
         placed.leaves_at = pod.metadata.deletion_timestamp
+        placed.leaving = deletion_of(pod, placed.leaving, now=self._clock())
+
+    def _remains(self, pod: Pod) -> Remains | None:
+        """What the pod, which is gone, has left."""
+        placed, now = self._placed.get(pod.metadata.uid), self._clock()
+        known = None if placed is None else placed.leaving
+        return remains_of(pod, deletion_of(pod, known, now=now), now=now)
 
     def _part(self, pod: Pod, remains: Remains) -> None:
         """Keep a pod that is gone, because its containers may still run."""
@@ -109,8 +120,10 @@ class Presence:
         if not self._is_ours(meta.uid):
             self._leave(meta.uid)
             return
-        grace = remains.grace_seconds
-        grace = grace if placed.by_us else min(grace, int(CLAIM_SECONDS))
+        longest = int(CLAIM_SECONDS)
+        if placed.by_us:
+            longest = max(pod.spec.termination_grace_period_seconds, LONGEST_DELETION_SECONDS)
+        grace = min(remains.grace_seconds, longest)
         until = replace(remains, grace_seconds=grace, gone_at=self._clock()).until
         left = Left(meta.uid, meta.namespace, meta.name, until, by_us=placed.by_us)
         forgotten = self._parted.add(left)

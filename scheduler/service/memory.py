@@ -40,7 +40,7 @@ class Memory:
         )
         self.presence = Presence(binding=self.units.binding, clock=outside.clock)
         self.successors = Successors(metrics=outside.metrics, clock=outside.clock)
-        self.partings = Partings(self.units, self.successors)
+        self.partings = Partings(self.units, self.successors, clock=outside.clock)
         self.owner_hints = OwnerHints(
             outside.kube, outside.recorder, prefixes=self.rules.prefixes, clock=outside.clock
         )

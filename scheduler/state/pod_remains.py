@@ -9,7 +9,8 @@ free. If a pod vanished while no scheduler ran, nobody knows whether there was a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from annotations.grace import USUAL_GRACE
 from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.owner_tag import OwnerTag
 from scheduler.core.tagged import TaggedJob
-from scheduler.kube.wire import Pod
+from scheduler.kube.wire import Pod, StateTerminated
 from slurmapi import BaseState
 
 KUBELET_SECONDS: Final = 30.0
@@ -51,11 +52,44 @@ class Remains(msgspec.Struct, frozen=True):
         return self.gone_at + self.seconds
 
 
-def remains_of(pod: Pod) -> Remains | None:
-    """What the pod would leave if it vanished now; None if none of its containers can run."""
-    if not pod.spec.node_name or pod.finished or _all_ended(pod):
+class Deletion(msgspec.Struct, frozen=True):
+    """The graceful deletion of a pod: the grace period that it gave, in seconds, and since when
+    the pod has shown it.
+    """
+
+    grace_seconds: int
+    since: float
+
+    def seconds_left(self, now: float) -> int:
+        """What is left of the grace period; negative if it is over."""
+        return math.ceil(self.since + self.grace_seconds - now)
+
+
+def deletion_of(pod: Pod, known: Deletion | None, *, now: float) -> Deletion | None:
+    """The graceful deletion that this state of the pod shows, or else `known`, the one that
+    earlier states have shown. A grace period of 0 belongs to the removal that follows at once,
+    forced or not.
+    """
+    grace = pod.metadata.deletion_grace_period_seconds
+    if pod.metadata.deletion_timestamp is None or not grace:
+        return known
+    if known is not None and known.grace_seconds == grace:
+        return known
+    return Deletion(grace, now)
+
+
+def remains_of(pod: Pod, deletion: Deletion | None, *, now: float) -> Remains | None:
+    """What the pod would leave if it vanished now; None if none of its containers can run.
+
+    `deletion` is its graceful deletion. If that gives the containers longer than the pod's spec,
+    the kubelet waits that long before it kills them, even if the pod is then deleted by force.
+    """
+    if not pod.spec.node_name or pod.finished or _have_stopped(pod, deletion):
         return None
-    return Remains(pod.spec.node_name, pod.spec.termination_grace_period_seconds)
+    grace = pod.spec.termination_grace_period_seconds
+    if deletion is not None:
+        grace = max(grace, deletion.seconds_left(now))
+    return Remains(pod.spec.node_name, grace)
 
 
 def remains_by(record: TaggedJob, uid: str, *, kube_node: Callable[[str], str]) -> Remains | None:
@@ -89,13 +123,25 @@ def is_dead(node: NodeFacts | None) -> bool:
     return node is None or any(taint.key == _OUT_OF_SERVICE for taint in node.taints)
 
 
-def _all_ended(pod: Pod) -> bool:
-    """Whether all containers have ended, as reported by the kubelet. A sidecar is an init container
-    that runs until all others have ended, and then for its own grace period.
+def _have_stopped(pod: Pod, deletion: Deletion | None) -> bool:
+    """Whether all containers have ended, as reported by the kubelet, and it starts none of them
+    again. A sidecar is an init container that runs until all others have ended, and then for its
+    own grace period.
     """
-    states = [status.state for status in pod.status.container_statuses]
+    ends = [it.state.terminated for it in pod.status.container_statuses]
+    ended = [it for it in ends if it is not None]
     return (
-        len(states) >= len(pod.spec.containers) > 0
-        and all(state.terminated is not None for state in states)
+        len(ended) == len(ends) >= len(pod.spec.containers) > 0
         and not any(it.state.running for it in pod.status.init_container_statuses)
+        and (deletion is not None or _stay_ended(pod, ended))
     )
+
+
+def _stay_ended(pod: Pod, ended: Sequence[StateTerminated]) -> bool:
+    """Whether the kubelet starts none of these containers again, although the pod is not being
+    deleted. A container may have its own policy with rules, which are not read, so it may start.
+    """
+    if any(it.restart_policy is not None for it in pod.spec.containers):
+        return False
+    policy = pod.spec.restart_policy
+    return policy == "Never" or (policy == "OnFailure" and all(it.exit_code == 0 for it in ended))

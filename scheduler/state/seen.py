@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from scheduler.core.crash_pause import Forerunner
 from scheduler.core.tenure import Tenure, weighed
-from scheduler.state.pod_remains import Remains
+from scheduler.state.pod_remains import Deletion, Remains
 from slurmapi.model import SlurmNode
 
 
@@ -28,6 +28,8 @@ class SeenOfPod:
     """Whether the end of the pod has been noticed."""
     outcome: str = ""
     """How the pod ended, as last seen."""
+    deletion: Deletion | None = None
+    """Its graceful deletion; None if no state of the pod has shown one."""
     remains: Remains | None = None
     """What the pod left on its Node, if containers may still run there."""
     orphaned: bool = False

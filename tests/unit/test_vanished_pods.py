@@ -6,10 +6,20 @@ import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.core.naming import JOB_NODES
-from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
-from scheduler.nodes.presence import CLAIM_SECONDS, Presence
+from scheduler.kube.wire import (
+    Container,
+    ContainerState,
+    ContainerStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    StateTerminated,
+)
+from scheduler.nodes.presence import CLAIM_SECONDS, LONGEST_DELETION_SECONDS, Presence
 from scheduler.nodes.vanished_pods import MOST_BOUND, MOST_CLAIMED
 from scheduler.state.pod_remains import KUBELET_SECONDS
 
@@ -97,3 +107,51 @@ def test_forged_pods_push_out_none_that_slurm_gave_a_node(scene):
     for number in range(MOST_CLAIMED + 10):
         scene.goes(f"forged-{number}", proven=False)
     assert "real" in scene.left()
+
+
+def seen_leaving(scene: Scene, *, proven: bool, grace: int) -> Pod:
+    """A pod whose deletion gives it that grace period, as the watch has shown it."""
+    if proven:
+        scene.binding["a"] = "n1"
+    meta = ObjectMeta(
+        name="train",
+        namespace="ns",
+        uid="a",
+        annotations={JOB_NODES: "n1"},
+        deletion_timestamp=datetime.now(UTC),
+        deletion_grace_period_seconds=grace,
+    )
+    pod = Pod(meta, PodSpec(node_name="n1", termination_grace_period_seconds=20))
+    scene.presence.changed(None, pod)
+    return replace(pod, metadata=replace(meta, deletion_grace_period_seconds=0))
+
+
+@pytest.mark.parametrize(
+    ("proven", "longest"), [(True, LONGEST_DELETION_SECONDS), (False, CLAIM_SECONDS)]
+)
+def test_grace_of_a_deletion_that_nobody_can_shorten_any_more_is_bounded(scene, proven, longest):
+    final = seen_leaving(scene, proven=proven, grace=_CENTURY)
+    scene.presence.changed(final, None)
+    scene.now = longest + KUBELET_SECONDS - 0.1
+    assert scene.left() == {"a"}
+    scene.now += 0.1
+    assert scene.left() == frozenset()
+
+
+def stopped(pod: Pod) -> Pod:
+    ended = ContainerStatus("c", ContainerState(terminated=StateTerminated(exit_code=1)))
+    spec = replace(pod.spec, containers=(Container(name="c"),))
+    return replace(pod, spec=spec, status=PodStatus(container_statuses=(ended,)))
+
+
+def test_pod_that_had_stopped_while_it_was_being_deleted_leaves_nothing(scene):
+    final = seen_leaving(scene, proven=True, grace=20)
+    scene.presence.changed(stopped(final), None)
+    assert scene.left() == frozenset()
+
+
+def test_deletion_that_only_the_final_state_shows_was_by_force(scene):
+    """Its containers had ended, but its kubelet may have started them again."""
+    final = stopped(seen_leaving(scene, proven=True, grace=0))
+    scene.presence.changed(final, None)
+    assert scene.left() == {"a"}

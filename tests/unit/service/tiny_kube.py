@@ -323,7 +323,14 @@ class TinyKube:
         self._put(msgspec.structs.replace(pod, metadata=meta))
 
     def force_delete(self, uid: str) -> None:
-        """As `kubectl delete --force --grace-period=0`: nobody waits for the kubelet."""
+        """As `kubectl delete --force --grace-period=0`: nobody waits for the kubelet. The API
+        server writes the deletion, with a grace of 0, before it removes the pod.
+        """
+        pod = self.pods[uid]
+        meta = msgspec.structs.replace(
+            pod.metadata, deletion_timestamp=datetime.now(UTC), deletion_grace_period_seconds=0
+        )
+        self._put(msgspec.structs.replace(pod, metadata=meta))
         self._remove(uid)
 
     def force_delete_unseen(self, uid: str) -> None:
