@@ -28,7 +28,7 @@ from scheduler.core.facts import RUNS, PodFacts, Tracked, UnitFacts
 from scheduler.core.gang import most_on_one_node, seats_running, shapes_running
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.taken_resources import lacks
-from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
+from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES, SHORT
 from scheduler.core.twins import behind_twin
 from slurmapi.model import Job, SlurmNode
 
@@ -38,11 +38,11 @@ Slurm looks through its queue at least that often (bf_interval). A pod for which
 submitted is given as long.
 """
 RESOURCES_SECONDS: Final = 120.0
-"""The same if Slurm says that resources are missing but the node's record does not show which
-(cores of a socket, or a whole node).
+"""For how long Slurm must have said without a break that resources are missing, if the node's
+record does not show which (cores of a socket, or a whole node).
 """
 WEIGHED_SECONDS: Final = 10.0
-"""The greatest age of the node's record for this decision."""
+"""The greatest age of the records of the node and of the job for these decisions."""
 _AGAIN_SECONDS: Final = 5.0
 _REFUSED_NOW: Final = "The policy would refuse the pod now"
 
@@ -131,11 +131,15 @@ def _until_it_starts(
     where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
     if answer := _if_taken(facts, bound, now, where=where):
         return answer
-    short = record.state_reason == "Resources" and not facts.tenure.vacant
-    if short and waited >= RESOURCES_SECONDS:
-        message = f"{where}, and Slurm has said for {waited:.0f} s that resources are missing there"
-        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
-    return (Again(PINNED_SECONDS),)
+    if record.state_reason != SHORT or facts.tenure.short_since is None or facts.tenure.vacant:
+        return (Again(PINNED_SECONDS),)
+    short = now - facts.tenure.short_since
+    if short < RESOURCES_SECONDS:
+        return (Again(min(PINNED_SECONDS, RESOURCES_SECONDS - short)),)
+    if isinstance(facts.job, Tracked) and now - facts.job.record_at > WEIGHED_SECONDS:
+        return (Inspect(facts.job.job_id), Again(SOON_SECONDS))  # perhaps it says otherwise by now
+    message = f"{where}, and Slurm has said for {short:.0f} s that resources are missing there"
+    return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
 
 
 def _without_a_job(

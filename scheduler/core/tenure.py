@@ -30,6 +30,8 @@ YEAR_MINUTES: Final = 365 * 24 * 60
 """The time limit of a new job if the pod's time has no end. Without one the job might get a default
 limit. Slurm itself counts a job without a limit as one of a year (measured on 26.05.5).
 """
+SHORT: Final = "Resources"
+"""The reason why a job waits if resources are missing that other jobs hold."""
 _BREAK_SECONDS: Final = 300.0
 """If the record of the node was not read for this long, a job of the pod's held it meanwhile."""
 _SECONDS: Final = 60
@@ -44,6 +46,8 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
     pinned_since: float | None = None
     """Since when a job that is pinned to the pod's node waits."""
+    short_since: float | None = None
+    """Since when each look at that job has shown the reason `SHORT`; None if the last has not."""
     lost_young: bool = False
     """Whether Slurm itself has lost the job: it was missing less than MinJobAge after it was last
     seen alive, and Slurm remembers ended jobs at least that long.
@@ -103,12 +107,14 @@ def learnt(tenure: Tenure, record: TaggedJob, *, now: float, at: float, epoch: f
     ahead = tenure.slurm_ahead if record.answered_at is None else record.answered_at - at
     epoch = epoch if ahead is None else now + ahead
     pinned = record.state.base is BaseState.PENDING and bool(tag.node)
+    short = pinned and record.state_reason == SHORT
     return replace(
         tenure,
         slurm_ahead=ahead,
         until=_until(record, tag, tenure),
         tries=0 if _ran_long(record, epoch) else max(tenure.tries, tag.tries),
         pinned_since=(tenure.pinned_since or now) if pinned else None,
+        short_since=(tenure.short_since or now) if short else None,
         source=record,
     )
 

@@ -49,7 +49,7 @@ class Seen:
         """Note that `tries` jobs have been submitted to replace lost ones; the last one is pinned
         and waits since `now`.
         """
-        self.tenure = replace(self.tenure, tries=tries, pinned_since=now)
+        self.tenure = replace(self.tenure, tries=tries, pinned_since=now, short_since=None)
 
     def weighed(self, node: SlurmNode, *, vacant: bool, now: float) -> None:
         """Note the record of the Slurm node on which the pod runs. `vacant` says that it is without

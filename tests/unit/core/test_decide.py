@@ -42,7 +42,7 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
-from scheduler.core.lost_job import PINNED_SECONDS
+from scheduler.core.lost_job import PINNED_SECONDS, RESOURCES_SECONDS, WEIGHED_SECONDS
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.owner_tag import Owner
 from scheduler.core.tenure import Tenure
@@ -702,6 +702,28 @@ def weighed_unit(
     tenure = Tenure(node=node, node_at=at, weighed_since=since)
     fields: dict[str, Any] = {"job": Vanished(JOB, confirmed=True), "tenure": tenure}
     return facts(BOUND, **(fields | more))
+
+
+@pytest.mark.parametrize(
+    ("short_for", "looked", "then"),
+    [
+        (None, 1, [Again(PINNED_SECONDS)]),
+        (RESOURCES_SECONDS - 10, 1, [Again(10.0)]),
+        (RESOURCES_SECONDS, WEIGHED_SECONDS + 1, [Inspect(JOB), SOON]),
+        (RESOURCES_SECONDS, 1, ["Evict", SOON]),
+    ],
+    ids=["not said yet", "for less than two minutes", "perhaps no longer", "for two minutes"],
+)
+def test_bound_pod_goes_when_slurm_says_without_a_break_that_resources_are_missing(
+    short_for, looked, then
+):
+    pinned = replace(PENDING, admin_comment=tag(node="n1"))
+    node = SlurmNode(name="n1", states=frozenset(), cpus=4)
+    since = None if short_for is None else NOW - short_for
+    tenure = Tenure(node=node, node_at=NOW - 1, pinned_since=NOW - 1800, short_since=since)
+    unit = facts(BOUND, job=tracked(pinned, at=NOW - looked), tenure=tenure)
+    found = decide(unit, NOW)
+    assert ["Evict" if isinstance(it, Evict) else it for it in found] == then
 
 
 REFUSED: Final[dict[str, dict[str, Any]]] = {

@@ -231,6 +231,7 @@ TENURES: Final = st.builds(
     until=st.sampled_from([None, 4000.0, 7000.0]),
     tries=st.sampled_from([0, 0, 2, 3, MOST_TRIES]),
     pinned_since=st.sampled_from([None, NOW - 1, NOW - 60, NOW - 600]),
+    short_since=st.sampled_from([None, NOW - 60, NOW - 600]),
     lost_young=st.booleans(),
     node=st.sampled_from([None, replace(_full, allocated_cpus=0), _full]),
     node_at=st.sampled_from([NOW - 100, NOW - 5, NOW - 0.5]),

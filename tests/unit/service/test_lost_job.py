@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from scheduler.core.lost_job import RESOURCES_SECONDS
 from scheduler.core.owner_tag import read_tag
 from scheduler.core.tenure import MOST_TRIES, YEAR_MINUTES
 from scheduler.execute.placeholder import CLAIM_PRIORITY
@@ -230,6 +231,46 @@ async def test_pod_goes_when_slurm_says_for_long_that_resources_are_missing(slur
     assert kube.deleted == []
     await asyncio.sleep(100)
     assert kube.deleted == [UID]
+
+
+async def test_pod_stays_when_slurm_says_only_for_a_moment_that_resources_are_missing(
+    slurm, kube, service
+):
+    """Its job waits for a drained node. Slurm gives another reason for a while when it is resumed,
+    and once more later.
+    """
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    for reason, seconds in (
+        ("ReqNodeNotAvail", HOUR // 2),
+        ("Resources", 90),
+        ("ReqNodeNotAvail", 120),
+        ("Resources", 90),
+    ):
+        slurm.change(again, BaseState.PENDING, state_reason=reason)
+        await asyncio.sleep(seconds)
+    slurm.start(again, node="n1")
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == []
+
+
+async def test_pod_goes_two_minutes_after_slurm_began_to_say_that_resources_are_missing(
+    slurm, kube, service
+):
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    slurm.change(again, BaseState.PENDING, state_reason="ReqNodeNotAvail")
+    await asyncio.sleep(HOUR // 2)
+    slurm.change(again, BaseState.PENDING, state_reason="Resources")
+    await asyncio.sleep(RESOURCES_SECONDS - 5)
+    assert kube.deleted == []
+    await asyncio.sleep(60)
+    assert kube.deleted == [UID]
+    (event,) = [it for it in service.recorder.events if "resources are missing" in it.message]
+    seconds = int(event.message.partition("has said for ")[2].partition(" s ")[0])
+    assert RESOURCES_SECONDS <= seconds < RESOURCES_SECONDS + 30
 
 
 async def test_script_that_is_killed_gains_no_time(slurm, kube, service):
