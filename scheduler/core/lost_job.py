@@ -101,7 +101,7 @@ def regain(
         why=why,
         replaces=replaces,
         minutes=facts.tenure.minutes(facts.epoch),
-        until=int(facts.tenure.until or 0),
+        until=int(facts.tenure.end or 0),
         tries=facts.tenure.tries + 1,
         grace_seconds=facts.grace_seconds,
     )

@@ -38,8 +38,9 @@ _SECONDS: Final = 60
 
 
 class Tenure(msgspec.Struct, frozen=True, kw_only=True):
-    """`until` is when the pod's time is over, in Unix seconds; NO_END if that never comes, and None
-    if nothing is known. `tries` counts the jobs that were submitted in place of lost ones.
+    """`until` is when the pod's time is over by the records of its jobs, in Unix seconds; NO_END if
+    that never comes, and None if nothing is known. `tries` counts the jobs that were submitted in
+    place of lost ones.
     """
 
     until: float | None = None
@@ -65,6 +66,12 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
     """
     source: TaggedJob | None = None
     """The job's record that this was last updated from."""
+    suspended_since: float | None = None
+    """When the first look showed that the job was suspended; None if it was not when last seen."""
+    suspended_seconds: float = 0.0
+    """How long that lasted, as last seen. `until` lacks this time, because Slurm adds it to a job's
+    end only when it resumes the job.
+    """
     slurm_ahead: float | None = None
     """Slurm's time of day minus the time of the clock that `pinned_since` goes by, which nobody can
     set. None if no record has said when Slurm answered.
@@ -74,17 +81,26 @@ class Tenure(msgspec.Struct, frozen=True, kw_only=True):
         """The time of day by Slurm's own clock, which `until` goes by; None if not known."""
         return None if self.slurm_ahead is None else now + self.slurm_ahead
 
+    @property
+    def end(self) -> float | None:
+        """When the pod's time is over, in Unix seconds: `until`, and the time for which the job was
+        suspended when it was lost. NO_END and None as for `until`.
+        """
+        if self.until is None or self.until >= NO_END:
+            return self.until
+        return self.until + self.suspended_seconds
+
     def minutes(self, epoch: float) -> int | None:
         """The remaining time in minutes, for a new job; None if not known."""
-        if self.until is None:
+        if self.end is None:
             return None
-        if self.until >= NO_END:
+        if self.end >= NO_END:
             return YEAR_MINUTES
-        return max(1, math.ceil((self.until - epoch) / _SECONDS))
+        return max(1, math.ceil((self.end - epoch) / _SECONDS))
 
     def is_over(self, epoch: float) -> bool:
         """Whether the time is over."""
-        return self.until is not None and epoch >= self.until
+        return self.end is not None and epoch >= self.end
 
 
 def weighed(tenure: Tenure, node: SlurmNode, *, vacant: bool = False, now: float) -> Tenure:
@@ -97,17 +113,31 @@ def weighed(tenure: Tenure, node: SlurmNode, *, vacant: bool = False, now: float
     return replace(tenure, node=node, vacant=vacant, node_at=now, weighed_since=since)
 
 
-def learnt(tenure: Tenure, record: TaggedJob, *, now: float, at: float, epoch: float) -> Tenure:
+def learnt(
+    tenure: Tenure,
+    record: TaggedJob,
+    *,
+    now: float,
+    at: float,
+    epoch: float,
+    lived_at: float | None,
+) -> Tenure:
     """What is known after a look at the pod's own job, whose answer came `at` that time. `epoch` is
-    the time of day by our own clock, for a record that does not tell Slurm's.
+    the time of day by our own clock, for a record that does not tell Slurm's. `lived_at` is when
+    Slurm last said that the job had not ended, whether in a look or not.
     """
     tag = record.tag
+    tenure = _suspended_until(lived_at, tenure, record)
     if tag is None or record is tenure.source:
         return tenure
     ahead = tenure.slurm_ahead if record.answered_at is None else record.answered_at - at
     epoch = epoch if ahead is None else now + ahead
     pinned = record.state.base is BaseState.PENDING and bool(tag.node)
     short = pinned and record.state_reason == SHORT
+    if not _stays_suspended(record, tenure.source):
+        tenure = replace(tenure, until=tenure.end, suspended_since=None, suspended_seconds=0.0)
+    if record.state.base is BaseState.SUSPENDED and tenure.suspended_since is None:
+        tenure = replace(tenure, suspended_since=at)
     return replace(
         tenure,
         slurm_ahead=ahead,
@@ -117,6 +147,28 @@ def learnt(tenure: Tenure, record: TaggedJob, *, now: float, at: float, epoch: f
         short_since=(tenure.short_since or now) if short else None,
         source=record,
     )
+
+
+def _suspended_until(lived_at: float | None, tenure: Tenure, record: Job) -> Tenure:
+    """The tenure of a job that was still suspended at `lived_at`, if the last look showed it so."""
+    since = tenure.suspended_since
+    if since is None or lived_at is None or not _is_same_job(record, tenure.source):
+        return tenure
+    return replace(tenure, suspended_seconds=max(tenure.suspended_seconds, lived_at - since))
+
+
+def _is_same_job(record: Job, former: Job | None) -> bool:
+    return former is not None and former.job_id == record.job_id
+
+
+def _stays_suspended(record: Job, former: Job | None) -> bool:
+    """Whether the job has not been resumed since its former record, if it was suspended then. If
+    its end has moved and its limit has not, it was resumed and is suspended once more.
+    """
+    if former is None or not _is_same_job(record, former):
+        return False
+    resumed = _has_same_terms(record, former) and record.end_time != former.end_time
+    return record.state.ended or (record.state.base is BaseState.SUSPENDED and not resumed)
 
 
 def _until(record: Job, tag: OwnerTag, former: Tenure) -> float | None:

@@ -44,6 +44,7 @@ class Tenures:
                 now=self._clock(),
                 at=job.record_at,
                 epoch=time.time(),
+                lived_at=job.lived_at,
             )
         until = unit.seen.tenure.until
         if until is None and isinstance(request, JobRequest):

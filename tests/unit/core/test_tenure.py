@@ -24,7 +24,7 @@ def until(*records: TaggedJob) -> float | None:
     tenure = Tenure()
     for number, looked in enumerate(records):
         now = float(number)
-        tenure = learnt(tenure, looked, now=now, at=now, epoch=START + now)
+        tenure = learnt(tenure, looked, now=now, at=now, epoch=START + now, lived_at=now)
     return tenure.until
 
 
@@ -97,6 +97,73 @@ WARNED: Final = replace(RUNS, preempt_time=START + 60, end_time=START + 80)
 )
 def test_time_of_a_pod_is_what_slurm_gives_its_job(records, end):
     assert until(*records) == end
+
+
+def seen(tenure: Tenure, looked: TaggedJob, *, at: float, lived_at: float) -> Tenure:
+    """The tenure after a look `at` that time, if the last sight of the living job was then."""
+    return learnt(tenure, looked, now=at, at=at, epoch=START + at, lived_at=lived_at)
+
+
+SUSPENDED: Final = replace(RUNS, state=record(BaseState.SUSPENDED).state)
+"""Its end is as it was: Slurm moves it when it resumes the job."""
+
+
+def suspended(looked: TaggedJob = SUSPENDED, *, seconds: float = 2 * HOUR) -> Tenure:
+    """A job ran for ten minutes and was suspended so long; this is its record then."""
+    tenure, until = seen(Tenure(), RUNS, at=0.0, lived_at=0.0), 600.0 + seconds
+    for lived_at in (600.0, until):
+        tenure = seen(tenure, SUSPENDED, at=600.0, lived_at=lived_at)
+    return seen(tenure, looked, at=until, lived_at=until)
+
+
+def test_time_of_a_suspended_job_goes_on_only_once_it_was_last_seen():
+    tenure = suspended()
+    assert tenure.minutes(START + 600 + 2 * HOUR) == 50
+    assert not tenure.is_over(START + 3 * HOUR - 1)
+    assert tenure.is_over(START + 3 * HOUR)
+
+
+LIMIT_RAISED: Final = replace(SUSPENDED, time_limit_minutes=120, end_time=START + 2 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("looked", "end"),
+    [
+        (SUSPENDED, START + 3 * HOUR),
+        (replace(SUSPENDED, priority=1), START + 3 * HOUR),
+        (LIMIT_RAISED, START + 4 * HOUR),
+        (replace(SUSPENDED, end_time=START + 3 * HOUR), START + 3 * HOUR),
+        (ended(RUNS), START + 3 * HOUR),
+        (replace(RUNS, end_time=START + 3 * HOUR), START + 3 * HOUR),
+        (replace(RUNS, job_id=RUNS.job_id + 1), START + HOUR),
+        (replace(SUSPENDED, job_id=RUNS.job_id + 1), START + HOUR),
+        (UNLIMITED, NO_END),
+        (WAITS, START + 3 * HOUR),
+        (replacing(WAITS, until=START + 3 * HOUR), START + 3 * HOUR),
+    ],
+    ids=[
+        "the same record",
+        "another look",
+        "an operator has raised its limit",
+        "it was resumed, and is suspended once more",
+        "it has ended",
+        "it was resumed, and Slurm has moved its end",
+        "another job",
+        "another job that is suspended",
+        "without a limit",
+        "Slurm has forgotten that it was started",
+        "the job in its place",
+    ],
+)
+def test_end_of_a_suspended_job_is_moved_once(looked, end):
+    assert suspended(looked).end == end
+
+
+def test_time_of_a_job_without_a_limit_has_no_end_if_it_was_suspended():
+    unlimited = replace(SUSPENDED, time_limit_minutes=None, end_time=None)
+    tenure = suspended(unlimited)
+    assert tenure.end == NO_END
+    assert tenure.minutes(START) == YEAR_MINUTES
 
 
 def test_time_without_an_end_is_never_over_and_the_next_job_gets_the_longest_limit():

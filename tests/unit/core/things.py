@@ -229,6 +229,7 @@ _full = SlurmNode(name="n1", states=frozenset(), cpus=4, allocated_cpus=4)
 TENURES: Final = st.builds(
     Tenure,
     until=st.sampled_from([None, 4000.0, 7000.0]),
+    suspended_seconds=st.sampled_from([0.0, 0.0, 2000.0]),
     tries=st.sampled_from([0, 0, 2, 3, MOST_TRIES]),
     pinned_since=st.sampled_from([None, NOW - 1, NOW - 60, NOW - 600]),
     short_since=st.sampled_from([None, NOW - 60, NOW - 600]),

@@ -332,6 +332,47 @@ async def test_pod_gets_back_the_time_for_which_its_job_was_suspended(slurm, kub
     await service.kill()
 
 
+@pytest.mark.usefixtures("epoch")
+@pytest.mark.parametrize("end", ["failed", "forgotten"])
+async def test_pod_keeps_the_time_that_was_left_when_its_job_was_suspended(slurm, kube, end):
+    """Slurm would have added that time to the job's end when it resumed it."""
+    service = Service(slurm, kube, keeps_suspended=True)
+    job_id = await run_one(slurm, kube, service, minutes=60)
+    await asyncio.sleep(10 * 60)
+    slurm.change(job_id, BaseState.SUSPENDED)
+    await asyncio.sleep(2 * HOUR)
+    assert kube.deleted == []
+    slurm.end(job_id, BaseState.FAILED) if end == "failed" else slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    assert slurm.submissions[again].time_limit_minutes in {49, 50, 51}
+    tag = read_tag(slurm.jobs[again].admin_comment)
+    assert tag is not None
+    assert abs(tag.until - slurm.now() - 50 * 60) < 60
+    slurm.start(again, node="n1")
+    await asyncio.sleep(60)
+    assert kube.deleted == []
+    service.unharmed()
+    await service.kill()
+
+
+@pytest.mark.usefixtures("epoch")
+async def test_time_without_a_job_counts_again_after_a_suspension(slurm, kube):
+    service = Service(slurm, kube, keeps_suspended=True)
+    job_id = await run_one(slurm, kube, service, minutes=60)
+    await asyncio.sleep(10 * 60)
+    slurm.change(job_id, BaseState.SUSPENDED)
+    await asyncio.sleep(2 * HOUR)
+    slurm.job_submit = no_such_partition
+    slurm.forget(job_id)
+    await asyncio.sleep(49 * 60)
+    assert kube.deleted == []
+    await asyncio.sleep(10 * 60)
+    assert kube.deleted == [UID]
+    assert "TimeLimit" in service.recorder.reasons(UID)
+    service.unharmed()
+    await service.kill()
+
+
 async def test_pod_goes_after_a_few_tries_also_over_a_restart(slurm, kube):
     service = Service(slurm, kube)
     job_id = await run_one(slurm, kube, service)
