@@ -76,7 +76,7 @@ class _Counted:
 
 class PartitionBoard:
     """Makes the answers. `served` are the namespaces that the scheduler serves; empty for all.
-    `clock` is in seconds.
+    `answers` are the turns of all who answer such questions, and `clock` is in seconds.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class PartitionBoard:
         *,
         served: Sequence[str],
         keeps_gpus_apart: bool,
+        answers: TurnsInTurn,
         clock: Callable[[], float],
     ) -> None:
         self._shown = shown
@@ -95,7 +96,7 @@ class PartitionBoard:
         self._clock = clock
         self._asking: asyncio.Task[str] | None = None
         self._asked_until = float("-inf")
-        self._answers = TurnsInTurn()
+        self._answers = answers
         self._counted = _Counted()
         self._fresh_until = float("-inf")
         self.counted = 0

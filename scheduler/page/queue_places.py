@@ -24,12 +24,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class QueuePlaces:
-    """Makes the answers. `clock` is in seconds."""
+    """Makes the answers. `answers` are the turns of all who answer such questions, and `clock` is
+    in seconds.
+    """
 
-    def __init__(self, board: Board, *, clock: Callable[[], float]) -> None:
+    def __init__(self, board: Board, *, answers: TurnsInTurn, clock: Callable[[], float]) -> None:
         self._board = board
         self._clock = clock
-        self._answers = TurnsInTurn()
+        self._answers = answers
         self._fresh_until = float("-inf")
         self._places: dict[str, list[QueuePlace]] = {}
         self.ranked = 0

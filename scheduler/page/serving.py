@@ -20,6 +20,7 @@ from scheduler.page.partitions import PartitionBoard
 from scheduler.page.queue_places import QueuePlaces
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import LIFE_SECONDS, Streams, StreamTold
+from scheduler.page.turns import TurnsInTurn
 from scheduler.service.shown import Shown
 from scheduler.view.site import site_names
 
@@ -70,6 +71,7 @@ def _new_page(settings: Settings, shown: Shown, kube: KubeSession, listener: Lis
     names = site_names(settings)
     board = Board(shown, names, clock=monotonic)
     site = StreamTold(settings.scheduler_name, lambda: _process_state(shown), monotonic)
+    answers = TurnsInTurn()
     is_open = settings.page_access == "open"
     access: Access = Open() if is_open else Reviews(kube, clock=monotonic)
     return Page(
@@ -80,9 +82,10 @@ def _new_page(settings: Settings, shown: Shown, kube: KubeSession, listener: Lis
             names,
             served=settings.watch_namespace,
             keeps_gpus_apart=settings.gpu_node_sharing != "shared",
+            answers=answers,
             clock=monotonic,
         ),
-        places=QueuePlaces(board, clock=monotonic),
+        places=QueuePlaces(board, answers=answers, clock=monotonic),
         streams=Streams(board, site),
         kube=kube,
         names=names,

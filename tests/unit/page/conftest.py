@@ -26,6 +26,7 @@ from scheduler.page.partitions import PartitionBoard
 from scheduler.page.queue_places import QueuePlaces
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import Streams, StreamTold
+from scheduler.page.turns import TurnsInTurn
 from scheduler.policy.rulebook import Rulebook
 from scheduler.service.shown import Shown
 from scheduler.state.gangs import Gangs
@@ -136,9 +137,22 @@ class World:
             count_streams=lambda _open: None,
         )
         self.board = Board(self.shown, NAMES, clock=lambda: self.now)
-        self.partitions = PartitionBoard(
-            self.shown, NAMES, served=(), keeps_gpus_apart=True, clock=lambda: self.now
+        self.answers = TurnsInTurn()
+        self.partitions = self.partition_board()
+        self.places = self.queue_places()
+
+    def partition_board(self, *, served: tuple[str, ...] = ()) -> PartitionBoard:
+        return PartitionBoard(
+            self.shown,
+            NAMES,
+            served=served,
+            keeps_gpus_apart=True,
+            answers=self.answers,
+            clock=lambda: self.now,
         )
+
+    def queue_places(self) -> QueuePlaces:
+        return QueuePlaces(self.board, answers=self.answers, clock=lambda: self.now)
 
     def clock(self) -> float:
         """The clock of the page's routes: it goes as ours does, `later` seconds ahead."""
@@ -175,7 +189,7 @@ async def _serve(world: World, session: KubeSession, access: Access) -> AsyncIte
         access=access,
         board=world.board,
         partitions=world.partitions,
-        places=QueuePlaces(world.board, clock=lambda: world.now),
+        places=world.places,
         streams=Streams(world.board, site),
         kube=session,
         names=NAMES,

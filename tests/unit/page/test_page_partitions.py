@@ -14,7 +14,7 @@ from scheduler.core.node_suitability import NodeFacts, Taint
 from scheduler.kube.neighbours import neighbour
 from scheduler.page import partitions, server
 from scheduler.page.board import NODES_SECONDS
-from scheduler.page.partitions import NotKnownError, PartitionBoard
+from scheduler.page.partitions import NotKnownError
 from scheduler.page.turns import TURN_SECONDS
 from scheduler.view.partition_row import (
     LONGEST_ANSWER,
@@ -32,7 +32,7 @@ from tests.unit.kube.server import ApiStub, until
 from tests.unit.page.conftest import Caller, World
 from tests.unit.page.test_page_server import ALICE, reviews
 from tests.unit.policy.policies import policy
-from tests.unit.view.pods import NAMES, decoded, pod
+from tests.unit.view.pods import decoded, pod
 
 GIB = 1024
 UP = ("UP",)
@@ -447,9 +447,7 @@ async def test_one_user_has_a_bounded_number_of_questions_about_partitions(
 
 async def test_namespace_that_is_not_served_is_told_so(world: World) -> None:
     tell(world, node("n1"))
-    world.partitions = PartitionBoard(
-        world.shown, NAMES, served=("a",), keeps_gpus_apart=True, clock=lambda: world.now
-    )
+    world.partitions = world.partition_board(served=("a",))
     assert any("does not serve" in it for it in (await ask(world, "b")).notes)
     assert not any("does not serve" in it for it in (await ask(world, "a")).notes)
 

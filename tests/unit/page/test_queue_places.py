@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from scheduler.page.queue_places import PLACES_SECONDS, QueuePlaces
@@ -34,7 +36,7 @@ async def places(
 ) -> dict[str, tuple[str, int, int]]:
     """Partition, place and number of waiting jobs, by the pod's name."""
     world.now += 10
-    asked = kept or QueuePlaces(world.board, clock=lambda: world.now)
+    asked = kept or world.queue_places()
     told = msgspec.json.decode(await asked.answer(namespace), type=PlacesTold)
     return {it.uid.removeprefix("uid-"): (it.partition, it.place, it.of) for it in told.items}
 
@@ -111,7 +113,7 @@ async def test_places_are_told_to_those_who_may_list_the_pods(
 
 async def test_jobs_are_put_in_order_once_for_all_who_ask_at_the_same_time(world: World) -> None:
     put(world, "waits", job=1)
-    kept = QueuePlaces(world.board, clock=lambda: world.now)
+    kept = world.queue_places()
     for _ in range(5):
         await kept.answer("default")
         world.now += PLACES_SECONDS / 10
@@ -124,7 +126,7 @@ async def test_jobs_are_put_in_order_once_for_all_who_ask_at_the_same_time(world
 async def test_long_answer_comes_in_bounded_parts(world: World) -> None:
     for number in range(2 * MOST_QUEUE_PLACES + 1):
         put(world, f"p{number}", job=number + 1, partition="p" * 200)
-    kept = QueuePlaces(world.board, clock=lambda: world.now)
+    kept = world.queue_places()
     seen: list[int] = []
     after, parts = "", 0
     while after or not parts:
@@ -135,3 +137,15 @@ async def test_long_answer_comes_in_bounded_parts(world: World) -> None:
         after, parts = told.continue_, parts + 1
     assert parts == 3
     assert sorted(seen) == list(range(1, 2 * MOST_QUEUE_PLACES + 2))
+
+
+async def test_places_and_partitions_take_the_loop_in_turn(world: World) -> None:
+    """Together they take a third of its time, not a third each."""
+    put(world, "waits", job=1)
+    async with world.answers.next():
+        asked = [asyncio.create_task(world.places.answer("default"))]
+        asked.append(asyncio.create_task(world.partitions.answer("default")))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not any(it.done() for it in asked)
+    assert len(await asyncio.gather(*asked)) == 2
