@@ -67,9 +67,10 @@ _SETTLE_EVERY: Final = 100
 # After a crash slurmctld has forgotten the jobs since it last saved its state, and reuses their ids
 # (measured). So this many of the newest foreign ids are looked at again.
 _NEWEST: Final = 256
-# A slurmctld that starts may not find a job that it lists. This many censuses, a second or more
-# apart, look at such a job: it may be a pod's own, which must not be taken for another's.
-_DENIALS: Final = 20
+# A slurmctld that starts may not find a job that it lists, or answer about all jobs but one. This
+# many censuses, a second or more apart, look at such a job: it may be a pod's own. After that it
+# must not keep all other pods waiting. If it is a pod's own, Slurm does not start a second one.
+_MOST_TRIES: Final = 20
 # Nobody waits for the regular census, so it pauses this long after each few looks.
 _PACE_SECONDS: Final = 0.2
 
@@ -138,8 +139,10 @@ class Census:
         self._metrics = metrics
         self._foreign: set[int] = set()
         self._unreadable: set[int] = set()
-        self._denied = Counter[int]()
-        """How often Slurm has said of an id in its list that there is no such job."""
+        self._tries = Counter[int]()
+        """How often a look at an id of Slurm's list has shown no job, though Slurm answered."""
+        self._skipped: SlurmError | None = None
+        """Why a job was left for the next census."""
         self._unitless: dict[int, OwnerTag] = {}
         self._wanted = True
         self._asked = asyncio.Event()
@@ -162,7 +165,6 @@ class Census:
 
     def _doubt_the_newest(self) -> None:
         self._unreadable.clear()
-        self._denied.clear()
         self._foreign.difference_update(sorted(self._foreign)[-_NEWEST:])
 
     def covers(self, created: datetime | None, *, runs: bool = False) -> bool:
@@ -191,14 +193,16 @@ class Census:
 
     async def _attempt(self) -> bool:
         began = self._clock()
-        self._reached = math.inf
+        self._reached, self._skipped = math.inf, None
         try:
             await self._submit_times.compare_clocks()
             states = await self._look_through(began)
+            self._skipped_none()
             self._completed(began)
             await self._ended.look_through(
                 job_id for job_id, state in states.items() if state.ended
             )
+            self._skipped_none()
         except SlurmError as error:
             self._failures += 1
             self.trouble = str(error)
@@ -207,6 +211,11 @@ class Census:
             return False
         self._settle(began, lambda _created: True)
         return True
+
+    def _skipped_none(self) -> None:
+        """Raises SlurmError if a job was left for the next census."""
+        if self._skipped is not None:
+            raise self._skipped
 
     def _completed(self, began: float) -> None:
         """All live jobs have been looked at."""
@@ -250,7 +259,7 @@ class Census:
                     if job is not None:
                         await self._found(job, asked_at)
                         self._reached = min(self._reached, self._submit_times.latest(job))
-                if looks % _SETTLE_EVERY == 0:
+                if looks % _SETTLE_EVERY == 0 and self._skipped is None:
                     self._settle(began, self._reached_before)
                 looks += _AT_ONCE
                 await self._pace()
@@ -282,7 +291,7 @@ class Census:
         lost = 2 * len(left) <= len(self._foreign)
         self._foreign = set() if lost else left
         self._unreadable &= live
-        self._denied = Counter({it: self._denied[it] for it in self._denied.keys() & live})
+        self._tries = Counter({it: self._tries[it] for it in self._tries.keys() & live})
 
     def _recall(self) -> None:
         """Look again at jobs of several pods if the unit that their tag names exists by now, or if
@@ -314,23 +323,29 @@ class Census:
         )
 
     async def _job(self, job_id: int) -> TaggedJob | None:
-        """The job; None if Slurm says that it is gone or cannot be read. One unreadable job, for
-        instance an array whose first task is gone, must not prevent the census from finding the
-        others. Raises SlurmError if Slurm did not answer: if the census skipped that job, its pod
-        might get a second one.
+        """The job; None if Slurm says that it is gone or cannot be read, or answers about others
+        only. One such job, for instance an array whose first task is gone, must not prevent the
+        census from finding the others. Raises SlurmError if Slurm answers nothing: if the census
+        skipped that job, its pod might get a second one.
         """
         try:
             return await read_job(self._client, job_id)
         except SlurmNoSuchJob:
-            # The list has shown it a moment ago, so the next census asks again, a few times.
-            self._denied[job_id] += 1
-            if self._denied[job_id] < _DENIALS:
+            if self._is_tried_again(job_id):  # the list has shown it a moment ago
                 return None
-        except (SlurmRefused, SlurmGarbled) as error:
+        except SlurmError as error:
             if not is_word_of_slurm(error):
-                raise
+                await self._client.ping()
+                if self._is_tried_again(job_id):
+                    self._skipped = error
+                    return None
+                log.warning("job cannot be read", job_id=job_id, error=str(error))
         self._unreadable.add(job_id)
         return None
+
+    def _is_tried_again(self, job_id: int) -> bool:
+        self._tries[job_id] += 1
+        return self._tries[job_id] < _MOST_TRIES
 
     async def _found(self, job: TaggedJob, asked_at: float) -> None:
         tag = job.tag

@@ -13,7 +13,7 @@ from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, JOB_NODES
 from scheduler.core.owner_tag import Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
-from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
+from slurmapi import BaseState, Job, JobState, SlurmBusy, SlurmUnreachable, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import OWNER, Service
@@ -499,6 +499,40 @@ async def test_job_that_cannot_be_read_is_tried_again_seldom(slurm, service):
     assert await looks(slurm, service) == (1, 0)
     await asyncio.sleep(_PERIOD_SECONDS + 10)
     assert slurm.asked.count(("job", (odd,))) == 2
+
+
+async def test_job_about_which_slurm_never_answers_keeps_no_pod_waiting_for_ever(
+    slurm, kube, service
+):
+    """After a start, a pod gets no job before all jobs have been looked at."""
+    poison = slurm.add(submit_time=slurm.now())
+
+    def shown(job: Job) -> Job:
+        if job.job_id == poison:
+            raise SlurmUnreachable("the connection was cut")
+        return job
+
+    slurm.shows = shown
+    service.start()
+    kube.create(UID, created=datetime.fromtimestamp(slurm.now(), UTC))
+    await asyncio.sleep(10)
+    assert slurm.calls["submit"] == 0
+    await asyncio.sleep(100)
+    assert slurm.calls["submit"] == 1
+    asked = slurm.asked.count(("job", (poison,)))
+    await asyncio.sleep(100)
+    assert slurm.asked.count(("job", (poison,))) == asked
+
+
+async def test_slurm_that_answers_nothing_makes_no_job_unreadable(slurm, kube, service):
+    own = slurm.add(submit_time=slurm.now(), admin_comment=tag())
+    for operation in ("job", "ping"):
+        slurm.fail[operation].extend(SlurmUnreachable("away") for _ in range(60))
+    service.start()
+    kube.create(UID, created=datetime.fromtimestamp(slurm.now(), UTC))
+    await asyncio.sleep(300)
+    assert slurm.calls["submit"] == 0
+    assert_adopted(service, own)
 
 
 async def test_answer_with_all_ids_that_takes_long_is_asked_for_seldom(slurm, kube, service):
