@@ -25,7 +25,6 @@ from scheduler.core.actions import (
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked, UnitFacts, Vanished
 from scheduler.core.incomplete import a_few
-from scheduler.core.intervals import LINGER_LOOK_SECONDS
 
 _WHAT_FOR: Final = "and another of its pods runs: this pod is bound once it holds a node for it"
 _NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Reseat | Submit | Weigh
@@ -61,7 +60,7 @@ def kept_for_missing(
         for pod in facts.pods
         if pod.stage is PodStage.WAITING
     )
-    return (*words, Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)))
+    return (*words, Again(facts.linger_look(now)))
 
 
 def _known(facts: UnitFacts) -> str:

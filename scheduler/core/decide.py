@@ -36,7 +36,6 @@ from scheduler.core.gang import expected_back, gone_for_good
 from scheduler.core.group_words import with_group_word
 from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
-    LINGER_LOOK_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
@@ -107,7 +106,7 @@ def _end_job(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
     if now < facts.lingers_until:
-        return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
+        return (Again(facts.linger_look(now)),)
     kept = expected_back(facts, job, now)
     if kept and not partial:
         return kept

@@ -16,6 +16,7 @@ from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.event_reasons import Reason
 from scheduler.core.group_said import GroupSaid
 from scheduler.core.in_the_way import InWay
+from scheduler.core.intervals import LINGER_LOOK_SECONDS
 from scheduler.core.node_suitability import Place
 from scheduler.core.owner_tag import Owner
 from scheduler.core.refused_bind import RefusedBind
@@ -337,6 +338,10 @@ class UnitFacts(msgspec.Struct, frozen=True, kw_only=True):
     def lingers_until(self) -> float:
         """Until when containers of pods that are missing may still run."""
         return max([it.lingers_until for it in self.missing], default=0.0)
+
+    def linger_look(self, now: float) -> float:
+        """After how many seconds to look again while containers of missing pods may still run."""
+        return min(self.lingers_until - now, LINGER_LOOK_SECONDS)
 
     @property
     def unseen(self) -> tuple[str, ...]:

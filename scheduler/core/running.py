@@ -46,7 +46,6 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.intervals import (
-    LINGER_LOOK_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
@@ -137,7 +136,7 @@ def _of_former_pods(
     if record.state.ended or not facts.owns(record) or not away:
         return (Again(SLOW_LOOK_SECONDS),)
     if now < facts.lingers_until:
-        return (_until_stopped(facts, now),)
+        return (Again(facts.linger_look(now)),)
     why = f"Slurm job {record.job_id} is for former pods of the gang"
     return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
 
@@ -155,7 +154,7 @@ def _follow(
             rest = record.job_id if record.state.partial else None  # it still holds nodes
             if rest is not None and now < facts.lingers_until:
                 # Pods that have vanished may still run on them.
-                return (_until_stopped(facts, now),)
+                return (Again(facts.linger_look(now)),)
             completing = job.state is not None and job.state.completing
             return regain(facts, bound, now, why=message, replaces=rest, completing=completing)
         return (*(_evict(facts, pod, ending.reason, message) for pod in bound), Again(SOON_SECONDS))
@@ -172,11 +171,6 @@ def _follow(
             return (*evicted, Again(SOON_SECONDS))
         case _:
             return (Again(SLOW_LOOK_SECONDS),)  # the policy keeps it, or its state is unknown
-
-
-def _until_stopped(facts: UnitFacts, now: float) -> Again:
-    """Look again when containers of pods that have vanished must have stopped."""
-    return Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS))
 
 
 def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evict:
@@ -262,8 +256,8 @@ def _elsewhere(
         f"Slurm job {record.job_id} is kept because another of its pods may run in it, but it does "
         f"not hold the node of {astray}: delete that pod, so that it comes again in the job"
     )
-    again = _until_stopped(facts, now) if away and moved else Again(SLOW_LOOK_SECONDS)
-    return (Warn(Reason.PLACEHOLDER_LOST, message), again)
+    again = facts.linger_look(now) if away and moved else SLOW_LOOK_SECONDS
+    return (Warn(Reason.PLACEHOLDER_LOST, message), Again(again))
 
 
 def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:

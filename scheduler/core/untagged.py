@@ -22,7 +22,7 @@ from scheduler.core.actions import Action, Again, Inspect, TakeBack, Warn
 from scheduler.core.beside import words_beside
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Tracked, UnitFacts
-from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.job_tres import MEMORY, ROUNDING, amounts_of
 from scheduler.core.node_gres import count_of
 from scheduler.core.shapes import Size
@@ -95,7 +95,7 @@ def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         kept = (Warn(Reason.PLACEHOLDER_LOST, _words(job)), Again(SLOW_LOOK_SECONDS))
         return (*words_beside(facts, kept), *kept)
     if now < facts.lingers_until and held:
-        return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
+        return (Again(facts.linger_look(now)),)
     name, submit_time = job.known_as
     return (TakeBack(job.job_id, name, submit_time, unseen=facts.unseen), Again(0.0))
 
