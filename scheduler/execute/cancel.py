@@ -11,13 +11,14 @@ jobs that a unit has released), `untagged.py` (jobs without their owner tag), `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
 from scheduler.core.actions import Cancel, DropJob, TakeBack
 from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import JOB_ID
+from scheduler.execute.absent_pods import AbsentPods
 from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.farewell import Farewell
 from scheduler.execute.sent_bindings import SentBindings
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class Release:
-    """Ends the unit's own jobs and no others (I14). `doubt_pods` has all pods listed again."""
+    """Ends the unit's own jobs and no others (I14)."""
 
     def __init__(
         self,
@@ -42,19 +43,18 @@ class Release:
         canceller: Canceller,
         *,
         sent: SentBindings,
+        absent: AbsentPods,
         census: Census,
-        doubt_pods: Callable[[], None],
     ) -> None:
         self._tools = tools
-        self._kube = tools.kube
         self._slurm = tools.slurm
         self._units = tools.units
         self._teller = tools.teller
         self._clock = tools.clock
         self._canceller = canceller
         self._sent = sent
+        self._absent = absent
         self._census = census
-        self._doubt_pods = doubt_pods
         self._farewell = Farewell(tools.slurm, tools.metrics, clock=tools.clock)
         self._untagged = Untagged(tools, canceller)
 
@@ -143,15 +143,9 @@ class Release:
         self._census.ask()
 
     async def _make_sure(self, unit: Unit, unseen: Iterable[str]) -> None:
-        """Make sure that these pods do not exist. A list that lacks a pod may be wrong while its
-        containers run: only the API server's answer that there is no such pod is evidence (I5).
-        Raises KubeInterrupted if a pod does exist.
-        """
+        """Make sure that these pods do not exist. Raises KubeError, also if one does exist."""
         for uid in unseen:
-            pod = await self._kube.get_pod(unit.namespace, unit.pod(uid).name)
-            if pod is not None and pod.metadata.uid == uid and not pod.finished:
-                self._doubt_pods()
-                raise KubeInterrupted("the pod exists, although the list lacks it")
+            await self._absent.make_sure(unit.namespace, unit.pod(uid).name, uid)
 
     async def _settle_bindings(self, unit: Unit) -> None:
         """Find out whether bindings that were never answered, and that no watch has shown, took

@@ -23,12 +23,12 @@ from scheduler.core.gang_sources import OPEN_SOURCES, GroupRef
 from scheduler.core.intervals import SOON_SECONDS
 from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.core.seating import retagged
+from scheduler.execute.absent_pods import AbsentPods
 from scheduler.execute.tools import Result, Tools
 from scheduler.facts.template_sizes import TemplateSizes
 from scheduler.kube.errors import (
     Forbidden,
     KubeGarbled,
-    KubeInterrupted,
     KubeRefused,
     TooMany,
 )
@@ -71,8 +71,8 @@ def _may_have_a_job(unit: Unit) -> bool:
 
 
 class GangHand:
-    """`wake` has these pods looked at, each as a unit of its own. `doubt_pods` has all pods listed
-    again. `leave_lines` takes a unit out of the lines for submits and edits.
+    """`wake` has these pods looked at, each as a unit of its own. `leave_lines` takes a unit out of
+    the lines for submits and edits.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class GangHand:
         *,
         sizes: TemplateSizes,
         wake: Callable[[str], None],
-        doubt_pods: Callable[[], None],
+        absent: AbsentPods,
         leave_lines: Callable[[Unit], None],
     ) -> None:
         self._tools = tools
         self._gangs = gangs
         self._sizes = sizes
         self._wake = wake
-        self._doubt_pods = doubt_pods
+        self._absent = absent
         self._leave_lines = leave_lines
         self._reads_again = Turns[str](*READS_AGAIN)
 
@@ -254,9 +254,6 @@ class GangHand:
         # Together, because those that are left are gone through each time.
         self._tools.units.part(unit, sure & unit.uids)
         for gone in doubtful:
-            pod = await self._tools.kube.get_pod(unit.namespace, gone.name)
-            if pod is not None and pod.metadata.uid == gone.uid and not pod.finished:
-                self._doubt_pods()
-                raise KubeInterrupted("the pod exists, although the list lacks it")
+            await self._absent.make_sure(unit.namespace, gone.name, gone.uid)
             if gone.uid in unit.members:
                 self._tools.units.part(unit, (gone.uid,))

@@ -8,6 +8,7 @@ from functools import partial
 
 from groundwork.pauses import in_slices
 from scheduler.core.brake import BrakeLimits
+from scheduler.execute.absent_pods import AbsentPods
 from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
 from scheduler.execute.cancel_batches import Canceller
@@ -349,13 +350,8 @@ class Parts:
             clock=outside.clock,
         )
         sent = SentBindings(tools, is_shown=self._memory.presence.knows)
-        release = Release(
-            tools,
-            self.canceller,
-            sent=sent,
-            census=self.census,
-            doubt_pods=caches.doubt_pods,
-        )
+        absent = AbsentPods(tools.kube, doubt_pods=caches.doubt_pods)
+        release = Release(tools, self.canceller, sent=sent, absent=absent, census=self.census)
         gpu_sharing = GpuSharing(outside.settings.gpu_node_sharing, kinds=caches.kinds)
         submitter = self._submitter(tools, gpu_sharing, edits=edits, release=release)
         return Executor(
@@ -388,7 +384,7 @@ class Parts:
                 self._memory.gangs,
                 sizes=TemplateSizes(self.reader, prefixes=self._memory.rules.prefixes),
                 wake=lambda uid: self._memory.news.wake(uid, WakeCause.WATCH),
-                doubt_pods=caches.doubt_pods,
+                absent=absent,
                 leave_lines=submitter.forget,
             ),
         )
