@@ -68,7 +68,7 @@ class Binder:
         if len(unsent) > _AT_ONCE:
             # The decision about a thousand pods took 30 ms of this turn, and their places take 30.
             await asyncio.sleep(0)
-        if not self._claim_all(unit, unsent):
+        if not self._claim_all(unsent):
             return 0.0
         refused = list[tuple[Bind, str]]()
         try:
@@ -79,7 +79,7 @@ class Binder:
         results.append(await self._all_refused(unit, refused))
         return min((it for it in results if it is not None), default=None)
 
-    def _claim_all(self, unit: Unit, actions: Sequence[Bind]) -> bool:
+    def _claim_all(self, actions: Sequence[Bind]) -> bool:
         """Reserve all places. From now on the pods may run there, even if an answer gets lost: the
         watch will show it.
         """
@@ -88,7 +88,6 @@ class Binder:
                 self._withdraw(actions[:number])
                 return False
             self._units.binding[action.pod.uid] = action.target
-        unit.bindings.sent.update(it.pod.uid for it in actions)
         return True
 
     def _withdraw(self, actions: Sequence[Bind]) -> None:
@@ -115,6 +114,7 @@ class Binder:
             if len(sent) >= _AT_ONCE and self._is_too_old(unit):
                 return 0.0
             sent.add(action.pod.uid)
+            unit.bindings.sent.add(action.pod.uid)
             outcome = await self._send(unit, action)
             if isinstance(outcome, Refused):
                 self._tools.count("bind", "refused")
