@@ -14,6 +14,7 @@ from scheduler.kube.wire import PodStatus
 from scheduler.state.pod_remains import KUBELET_SECONDS
 from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.test_gangs import job_started, member, of_job
+from tests.unit.service.test_hard_luck import again
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -262,10 +263,7 @@ async def test_pod_that_an_edit_takes_out_of_its_gang_keeps_its_place(slurm, kub
     kube.release("uid-0")
     of_job(kube, 0, uid="anew")
     if restart:
-        await service.kill()
-        kube.relist()
-        service = Service(slurm, kube)
-        service.start()
+        service = await again(service, slurm, kube)
     await asyncio.sleep(60)
     assert "anew" not in dict(kube.bindings)
     kube.end_containers("uid-1")

@@ -9,7 +9,7 @@ import pytest
 from annotations import PREFIX
 from scheduler.kube.errors import KubeInterrupted
 from slurmapi import BaseState, SlurmUnreachable
-from tests.unit.service.test_gangs import member
+from tests.unit.service.test_gangs import member, started
 from tests.unit.service.test_loose_ends import until
 from tests.unit.service.tiny_service import Service
 
@@ -70,12 +70,7 @@ async def test_gang_keeps_its_job_though_a_list_lacks_a_pod_whose_binding_was_no
 
 async def test_pod_of_a_gang_that_the_first_list_lacks_keeps_its_slot(slurm, kube):
     first = Service(slurm, kube)
-    first.start()
-    for rank in (0, 1):
-        member(kube, rank)
-    await asyncio.sleep(5)
-    slurm.change(1, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
-    await asyncio.sleep(5)
+    await started(slurm, kube, first)
     await first.kill()
     kube.relist()
     kube.lose("uid-1")
