@@ -117,14 +117,7 @@ class Gatherer:
             owner=self._owner,
             pods=tuple([self._pod(it, unit, ranks, stages, sizes) for it in pods]),
             spare=tuple([self._pod(it, unit, ranks, stages, {}) for it in spare]) if spare else (),
-            missing=(
-                *(
-                    ()
-                    if len(all_pods) == len(unit.members)
-                    else self._missing(unit, all_pods, ranks)
-                ),
-                *self._gone_over(unit),
-            ),
+            missing=(*self._missing(unit, all_pods, ranks), *self._gone_over(unit)),
             request=request,
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
             refused=reading.refused,

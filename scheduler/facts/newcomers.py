@@ -54,8 +54,7 @@ class Newcomers:
         """
         unit = self._units.get(key)
         if unit is not None:
-            vanished = all(it.seen.orphaned for it in unit.pods)
-            if unit.gang is not None or (vanished and self._gangs.pods(key)):
+            if unit.gang is not None or self._come_again(unit):
                 self._join(unit)
             return unit
         pods = self._new_pods(key)
@@ -109,6 +108,10 @@ class Newcomers:
         if unit.job is None and not found:
             unit.suspect_unrecorded_job(BEFORE_US)
         return unit
+
+    def _come_again(self, unit: Unit) -> bool:
+        """Whether there are pods for a unit that was made for a job without any."""
+        return all(it.seen.orphaned for it in unit.pods) and bool(self._gangs.pods(unit.key))
 
     def _join(self, unit: Unit) -> None:
         """Add the pods of a gang that have come since. Some may be known from the job's tag."""

@@ -64,11 +64,8 @@ class Whereabouts:
         return any(self._is_on_a_node(uid, unit) for uid in unit.uids)
 
     def _is_on_a_node(self, uid: str, unit: Unit) -> bool:
-        pod = self._pods.get(uid)
-        if pod is None or pod.finished:
-            return False
         sent = uid in unit.bindings.nodes or uid in self._units.binding
-        return sent or bool(pod.spec.node_name)
+        return self.may_run(uid) if sent else self.runs(uid)
 
     def said(self, uid: str) -> SaidOnPod:
         """What this pod says already; nothing if the watch does not show it."""
